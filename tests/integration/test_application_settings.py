@@ -27,6 +27,7 @@ main._on_spark(shown, None)
 
 
 @pytest.mark.spark
+@pytest.mark.exhaustive
 def test_a_job_with_speculation_is_refused_and_a_workers_memory_is_the_users(tmp_path: Path) -> None:
     script = tmp_path / "settings.py"
     script.write_text(SCRIPT, encoding="utf-8")

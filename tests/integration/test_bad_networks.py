@@ -139,6 +139,7 @@ def test_a_drain_needs_as_many_round_trips_for_many_transactions_as_for_few(
 
 
 @pytest.mark.req("FAULT-06")
+@pytest.mark.exhaustive
 def test_pauses_of_a_third_of_all_pieces(pipeline: Pipeline, root: Any, proxy: TcpProxy) -> None:
     proxy.stall(LOST, 0.1)
     all_jobs(pipeline, root)
@@ -229,6 +230,7 @@ def kill_view(root: Any, proxy: TcpProxy) -> int:
 
 @pytest.mark.req("FAULT-03")
 @pytest.mark.parametrize("job", ["snapshot", "verify", "window"])
+@pytest.mark.exhaustive(but="window")
 def test_a_job_goes_on_where_one_of_its_views_breaks(
     pipeline: Pipeline, root: Any, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch, job: str
 ) -> None:
@@ -289,6 +291,7 @@ def test_a_repair_goes_on_where_its_view_breaks(
 
 @pytest.mark.req("FAULT-03")
 @pytest.mark.parametrize("job", ["snapshot", "verify"])
+@pytest.mark.exhaustive
 def test_a_job_over_connections_of_which_many_break(
     pipeline: Pipeline, root: Any, proxy: TcpProxy, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,6 +345,7 @@ def test_a_half_open_connection_inside_a_batch_is_left(
 
 @pytest.mark.req("FAULT-06")
 @pytest.mark.parametrize("job", ["snapshot", "drain", "verify"])
+@pytest.mark.exhaustive(but="drain")
 def test_a_network_that_is_dead_is_named_in_bounded_time(
     pipeline: Pipeline, root: Any, proxy: TcpProxy, job: str
 ) -> None:

@@ -145,6 +145,7 @@ def take_less(pipeline: Pipeline, table: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("length", [100, 900])
+@pytest.mark.exhaustive(but="100")
 def test_a_topic_that_takes_few_records_at_once_is_written_in_batches_of_as_few(
     properties: dict[str, str], root: Any, database: str, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +175,7 @@ def test_a_topic_that_takes_few_records_at_once_is_written_in_batches_of_as_few(
 
 
 @pytest.mark.parametrize("size", [50_000, 2_000])
+@pytest.mark.exhaustive(but="2000")
 def test_an_ad_hoc_snapshot_writes_to_a_topic_that_takes_smaller_batches(
     properties: dict[str, str], root: Any, database: str, size: int
 ) -> None:
@@ -192,6 +194,7 @@ def test_an_ad_hoc_snapshot_writes_to_a_topic_that_takes_smaller_batches(
 
 
 @pytest.mark.parametrize("table_of_signals", [False, True], ids=["place", "row"])
+@pytest.mark.exhaustive(but="row")
 def test_a_window_continues_where_a_topic_takes_smaller_batches_of_the_stream(
     properties: dict[str, str],
     root: Any,

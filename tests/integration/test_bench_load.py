@@ -27,6 +27,7 @@ def source(stack: Any) -> Iterator[MySqlSource]:
         *(("snapshot", 100, 1), ("tables-10", 150, 20), ("tables-10", 100, 10)),
     ],
 )
+@pytest.mark.exhaustive(but="narrow|compressed|tables")
 def test_rows_and_transactions(source: MySqlSource, name: str, rows: int, transactions: int) -> None:
     workload = replace(WORKLOADS[name], rows=rows)
     make_database(source, workload)
@@ -56,6 +57,7 @@ def test_rows_and_transactions(source: MySqlSource, name: str, rows: int, transa
         ("snapshot-skewed", "id", r"[0-9]{1,5}|[0-9]+000000000"),
     ],
 )
+@pytest.mark.exhaustive(but="composite")
 def test_keys_of_snapshots(source: MySqlSource, name: str, key: str, text: str) -> None:
     """Keys differ also behind the rows that the seed has."""
     workload = replace(WORKLOADS[name], rows=12_000)

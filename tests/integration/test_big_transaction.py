@@ -58,6 +58,7 @@ def run(pipeline: Pipeline, tmp_path: Path, fault: dict[str, Any] | None = None)
 
 @pytest.mark.fault
 @pytest.mark.req("STRM-01")
+@pytest.mark.exhaustive
 def test_a_million_rows_in_one_transaction(pipeline: Pipeline, root: Any, database: str, tmp_path: Path) -> None:
     execute(
         root,

@@ -38,6 +38,7 @@ def names(conn: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("more", [{}, {"max.batch.bytes": "1000", "drain.writers": "2"}])
+@pytest.mark.exhaustive(but="more1")
 def test_files_around_the_seventh_digit(
     server: PrivateServer, properties: dict[str, str], database: str, more: dict[str, str]
 ) -> None:
@@ -80,6 +81,7 @@ def drain_all(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"max.batch.bytes": "300"}])
+@pytest.mark.exhaustive(but="more1")
 def test_another_base_name_in_the_same_index(
     server: PrivateServer, drained: Pipeline, database: str, more: dict[str, str]
 ) -> None:

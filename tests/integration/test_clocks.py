@@ -98,6 +98,7 @@ def measured(pipeline: Pipeline, seconds: float = 1) -> Lag:
 
 
 @pytest.mark.parametrize("offset", [3 * HOUR, -3 * HOUR])
+@pytest.mark.exhaustive(but="--10800")
 def test_clocks_that_differ_by_hours(
     pipeline: Pipeline, source: Any, clock: FakeClock, server: PrivateServer, database: str, offset: int
 ) -> None:
@@ -189,6 +190,7 @@ def test_a_drain_goes_on_while_the_clock_is_set(
 
 
 @pytest.mark.parametrize("jumps", [(2 * HOUR,), (-2 * HOUR,), (HOUR, -HOUR, 0, -2 * HOUR)])
+@pytest.mark.exhaustive(but="jumps2")
 def test_a_worker_whose_clock_differs_or_is_set(
     properties: dict[str, str], root: Any, database: str, monkeypatch: pytest.MonkeyPatch, jumps: tuple[int, ...]
 ) -> None:

@@ -50,6 +50,7 @@ def test_a_generated_invisible_key_is_found_where_the_server_hides_it(
 
 
 @pytest.mark.parametrize("width", [250, 251, 255, 256, 1017])
+@pytest.mark.exhaustive(but="255|1017")
 def test_tables_of_very_many_columns(pipeline: Pipeline, root: Any, database: str, width: int) -> None:
     """The number of columns takes one byte in a row event, or three from 251 on; InnoDB takes 1,017."""
     names = ["id", *(f"c{n}" for n in range(1, width))]
@@ -192,6 +193,7 @@ def test_a_row_that_a_converter_refuses_goes_to_the_dead_letters(
 
 @pytest.mark.spark
 @pytest.mark.req("TYPE-65")
+@pytest.mark.exhaustive
 def test_spark_is_given_a_converters_module_with_py_files(
     pipeline: Pipeline, root: Any, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,7 @@ def test_a_driver_that_is_asked_to_end_ends_the_operations_of_its_other_threads(
     assert "Asked to cancel jobs with tag" in connect_server.log()[logged:]
 
 
+@pytest.mark.exhaustive
 def test_a_token_goes_through_tls_to_a_server_whose_certificate_is_known(
     connect_server: RunningServer, tmp_path: Path
 ) -> None:

@@ -78,6 +78,7 @@ def _another_version(task: Any, arguments: Any) -> Any:
     return ResultFunction(task, arguments, "0.0.9")
 
 
+@pytest.mark.exhaustive
 def test_blocks_reach_their_buckets_in_little_memory(open_session: Open) -> None:
     """Every other bucket gets 600 blocks of 64 KB from each of two tasks: 77 MB in all."""
     runner = ConnectRunner(open_session())
@@ -93,6 +94,7 @@ def test_blocks_reach_their_buckets_in_little_memory(open_session: Open) -> None
     assert larger[0][3] < found[0][3] + 60, "a bucket is held in memory"
 
 
+@pytest.mark.exhaustive
 def test_two_threads_run_tasks_at_once_and_each_sees_its_own_progress(open_session: Open, tmp_path: Path) -> None:
     runner, results = ConnectRunner(open_session()), []
     arguments = {"file": str(tmp_path / "go")}
@@ -138,6 +140,7 @@ def test_a_session_that_the_server_has_ended_is_replaced_between_two_jobs(
     assert session.client.session_id != first
 
 
+@pytest.mark.exhaustive
 def test_the_jobs_of_a_stream_share_a_session_and_its_python_workers(open_session: Open, tmp_path: Path) -> None:
     """A server starts a daemon for each session, which stays; an ended session is followed by the stream's next one."""
     stream = f"stream-{tmp_path}"

@@ -114,6 +114,7 @@ def prepared(mode: str, properties: dict[str, str], server: PrivateServer) -> tu
 @pytest.mark.req("EVT-12", "EVT-13", "EVT-14", "EVT-15", "EVT-16", "EVT-17", "EVT-35", "SCH-39", "SCH-40", "SCH-41")
 @pytest.mark.req("SCH-10", "TYPE-30")
 @pytest.mark.parametrize("mode", ["default", "extras", "filtered"])
+@pytest.mark.exhaustive(but="extras")
 def test_records_are_those_of_debezium_1_9_7(mode: str, properties: dict[str, str], server: PrivateServer) -> None:
     pipeline, client, workload = prepared(mode, properties, server)
     for section in workload.sections_of("change"):
@@ -151,6 +152,7 @@ def place_of_read(parts: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.req("EVT-27")
+@pytest.mark.exhaustive
 def test_incremental_snapshots_are_those_of_debezium_1_9_7(properties: dict[str, str], server: PrivateServer) -> None:
     pipeline, client, workload = prepared("signals", properties, server)
     client.run("GRANT INSERT ON sigdb.dbz_signal TO 'cdc'@'%'", "setup")

@@ -200,6 +200,7 @@ def test_without_the_metadata_a_fault_that_changes_types_stops_the_drain(
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.exhaustive(but="2")
 def test_a_correction_within_a_transaction_is_written_once_whatever_fails(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, nth: int
 ) -> None:

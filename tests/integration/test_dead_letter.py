@@ -42,6 +42,7 @@ def pipeline(properties: dict[str, str], unique: str) -> Pipeline:
 @pytest.mark.req("TYPE-46", "TYPE-47")
 @pytest.mark.parametrize("metadata", ["false", "true"], ids=["own rows", "all rows"])
 @pytest.mark.parametrize("mode", ["connect", "nanoseconds"])
+@pytest.mark.exhaustive(but="connect-all|nanoseconds-own")
 def test_values_that_no_type_can_hold_are_null_counted_and_logged_once(
     pipeline: Pipeline, root: Any, database: str, mode: str, metadata: str
 ) -> None:

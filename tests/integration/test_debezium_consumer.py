@@ -128,6 +128,7 @@ def check(root: Any, database: str, rebuilt: Rebuilt, tables: list[str], when: s
 
 
 @pytest.mark.req("EVT-26", "EVT-33")
+@pytest.mark.exhaustive
 def test_debeziums_jdbc_sink_rebuilds_the_tables(
     pipelines: dict[str, Pipeline], stack: Any, root: Any, database: str, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ context.stop()
 
 
 @pytest.mark.parametrize("level", ["WARN", "INFO"])
+@pytest.mark.exhaustive(but="WARN")
 def test_a_named_error_and_the_end_come_without_stacks_of_java(tmp_path: Path, level: str) -> None:
     (tmp_path / "job.py").write_text(JOB)
     command = [

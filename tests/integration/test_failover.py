@@ -210,6 +210,7 @@ def test_a_server_that_changes_between_the_plan_and_its_driver_is_a_retry(
 
 
 @pytest.mark.parametrize("to", ["earliest", "file:position", "current"])
+@pytest.mark.exhaustive(but="file")
 def test_an_offset_that_a_person_has_set_survives_a_change_of_servers(
     pipeline: Pipeline, pair: Pair, database: str, to: str
 ) -> None:

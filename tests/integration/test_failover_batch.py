@@ -86,6 +86,7 @@ def assert_each_event_once(pipeline: Pipeline, root: Any, db: str) -> None:
 
 @pytest.mark.parametrize("nth", [1, 4, 9])
 @pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.exhaustive(but="False-4|True-9")
 def test_a_batch_whose_writers_stand_at_different_places_is_moved(
     pipeline: Pipeline,
     pair: Pair,
@@ -118,6 +119,7 @@ def test_a_batch_whose_writers_stand_at_different_places_is_moved(
 
 
 @pytest.mark.parametrize("point", ["plan.after_store", "failover.before_commit"])
+@pytest.mark.exhaustive(but="failover")
 def test_a_batch_of_which_nothing_is_committed_is_moved(
     pipeline: Pipeline, pair: Pair, database: str, point: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

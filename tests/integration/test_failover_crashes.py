@@ -38,6 +38,7 @@ def pipeline(servers: Pair, properties: dict[str, str], database: str) -> Pipeli
     return made
 
 
+@pytest.mark.exhaustive
 def test_the_primary_is_killed_three_times_while_it_is_drained(
     pipeline: Pipeline, servers: Pair, database: str
 ) -> None:

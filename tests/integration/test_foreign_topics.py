@@ -114,6 +114,7 @@ def test_debeziums_own_history_is_named_before_the_first_run(pipeline: Pipeline,
 
 @pytest.mark.parametrize("whose", ["debezium", "another stream", "unknown"])
 @pytest.mark.req("TOPIC-08")
+@pytest.mark.exhaustive(but="debezium")
 def test_a_history_that_others_wrote_into_later_is_neither_deleted_nor_continued(
     pipeline: Pipeline, root: Any, database: str, whose: str
 ) -> None:
@@ -204,6 +205,7 @@ def driver_of(pipeline: Pipeline) -> None:
 
 @pytest.mark.parametrize("first_record", [signal_of, job_error_of, driver_of])
 @pytest.mark.req("TOPIC-08")
+@pytest.mark.exhaustive(but="job_error")
 def test_a_ledger_belongs_to_the_stream_of_its_first_record(
     pipeline: Pipeline, root: Any, database: str, first_record: Any
 ) -> None:
@@ -293,6 +295,7 @@ def test_a_history_that_was_emptied_is_named_before_a_snapshot_writes_into_it(pi
 @pytest.mark.parametrize("name", ["ledger.topic", HISTORY_NAME])
 @pytest.mark.parametrize("kind", ["snapshot", "drain"])
 @pytest.mark.req("FAULT-32")
+@pytest.mark.exhaustive(but="snapshot-schema|drain-ledger")
 def test_a_topic_of_the_stream_that_has_a_table_s_name_is_refused_before_it_exists(
     pipeline: Pipeline, name: str, kind: str
 ) -> None:
@@ -353,6 +356,7 @@ def test_a_stream_that_begins_in_the_history_of_another_at_the_same_moment_reads
 
 @pytest.mark.parametrize("first", ["own", "other", "alone"])
 @pytest.mark.req("TOPIC-08")
+@pytest.mark.exhaustive(but="other")
 def test_of_two_open_transactions_in_a_new_history_the_first_one_is_committed(pipeline: Pipeline, first: str) -> None:
     cfg, topic, kafka = pipeline.cfg, pipeline.cfg.history_topic, pipeline.cfg.kafka_settings()
     ensure_topics(make_admin(kafka), {topic: TopicSpec(1, 1, KEPT)})

@@ -114,6 +114,7 @@ def pipeline(properties: dict[str, str], root: Any, database: str) -> Pipeline:
 @pytest.mark.parametrize(
     ("behind", "back_in"), [(False, "the same batch"), (True, "the next batch")], ids=["before a commit", "behind one"]
 )
+@pytest.mark.exhaustive(but="behind one")
 def test_a_writer_that_comes_back_adds_nothing(
     pipeline: Pipeline, root: Any, monkeypatch: pytest.MonkeyPatch, behind: bool, back_in: str
 ) -> None:

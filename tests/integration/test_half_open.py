@@ -66,6 +66,7 @@ def test_a_run_that_ends_does_not_wait_for_a_silent_server(settings: ConnectionS
 
 @pytest.mark.parametrize("replication", [False, True])
 @pytest.mark.parametrize("only_open", [False, True])
+@pytest.mark.exhaustive(but="disabled-True-False|disabled-False-True|required-True-True")
 def test_a_half_open_connection_is_found_out(
     settings: ConnectionSettings, proxy: TcpProxy, only_open: bool, replication: bool
 ) -> None:

@@ -166,6 +166,7 @@ def test_one_id_over_two_channels_is_carried_out_once(pipeline: Pipeline, root: 
     ],
     ids=["other order", "other types", "other engine"],
 )
+@pytest.mark.exhaustive(but="other types")
 def test_a_signal_table_of_another_shape(pipeline: Pipeline, root: Any, database: str, shape: str) -> None:
     """The first three columns count, whatever they are called."""
     table = f"`{database}`.signals"

@@ -251,6 +251,7 @@ def test_what_cannot_work_is_named_soon_and_not_retried(limit_s: float, endings:
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
+@pytest.mark.exhaustive(but="client certificate|256|not checked")
 def test_records_are_written_and_read_with_each_kind_of_login(kafka: PrivateKafka, unique: str, name: str) -> None:
     settings = ACCEPTED[name](kafka)
     ensure_topics(make_admin(settings), {unique: TopicSpec(1, 1)})

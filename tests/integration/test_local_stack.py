@@ -115,6 +115,7 @@ def test_a_killed_server_is_started_again(old: StackInfo) -> None:
 
 
 @pytest.mark.parametrize("moment", ["starting", "ready"])
+@pytest.mark.exhaustive(but="ready")
 def test_an_interrupted_start_leaves_nothing_running(tmp_path: Path, moment: str) -> None:
     # A suite that runs in the background of a script inherits SIGINT as ignored; here it must arrive.
     process = subprocess.Popen(

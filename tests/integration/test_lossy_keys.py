@@ -36,6 +36,7 @@ def told(pipeline: Pipeline) -> Counter[int]:
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("charset", ONLY_MYSQLS)
+@pytest.mark.exhaustive(but="gbk|hp8")
 def test_a_snapshot_in_chunks_reads_each_row_once(
     charset: str, properties: dict[str, str], root: Any, database: str
 ) -> None:

@@ -39,6 +39,7 @@ def change(root: Any, db: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"tombstones.on.delete": "false"}, {"skipped.operations": "none"}])
+@pytest.mark.exhaustive(but="more2")
 def test_no_record_is_told_as_lost_that_is_there(
     pipeline: Pipeline, root: Any, database: str, more: dict[str, str]
 ) -> None:

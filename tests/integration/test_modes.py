@@ -59,6 +59,7 @@ def work(root: Any, database: str) -> None:
 
 @pytest.mark.req("TXN-01", "TXN-02", "TXN-03", "TXN-04", "TXN-05", "TXN-06", "TXN-07", "TXN-09")
 @pytest.mark.parametrize("writers", [1, 3])
+@pytest.mark.exhaustive(but="3")
 def test_transaction_metadata_is_exact_with_any_number_of_writers(
     pipeline: Pipeline, root: Any, database: str, writers: int
 ) -> None:
@@ -190,6 +191,7 @@ def test_what_is_switched_off_is_in_no_topic(pipeline: Pipeline, root: Any, data
 
 @pytest.mark.req("STRM-24", "FAULT-14", "CFG-29")
 @pytest.mark.parametrize("mode", ["fail", "warn", "skip"])
+@pytest.mark.exhaustive(but="warn|fail")
 def test_rows_of_a_table_that_the_history_does_not_know(
     pipeline: Pipeline, root: Any, database: str, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:

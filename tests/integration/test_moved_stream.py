@@ -203,6 +203,7 @@ def test_a_position_whose_structures_are_not_known_is_refused(pipeline: Pipeline
 
 
 @pytest.mark.parametrize("point", ["signals.before_commit", "takeover.after_plan", "airflow.before_commit"])
+@pytest.mark.exhaustive(but="takeover")
 def test_a_move_that_dies_is_made_once(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, point: str
 ) -> None:

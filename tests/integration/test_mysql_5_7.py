@@ -111,6 +111,7 @@ def test_structures_are_those_of_the_server(server: PrivateServer, old: Any, pip
 
 @pytest.mark.req("SCH-01")
 @pytest.mark.parametrize("mode", ["", "ANSI"])
+@pytest.mark.exhaustive(but="no GTIDs-$")
 def test_rows_of_a_table_like_a_temporary_one_arrive(mode: str, pipeline: Pipeline, old: Any, database: str) -> None:
     """The server leaves the table's character set out of the statement, and TABLE_MAP has none."""
     execute(old, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
@@ -134,6 +135,7 @@ def test_rows_of_a_table_like_a_temporary_one_arrive(mode: str, pipeline: Pipeli
 
 @pytest.mark.req("SCH-01")
 @pytest.mark.parametrize("seed", [3, 5, 9])
+@pytest.mark.exhaustive
 def test_structures_after_random_statements(
     seed: int, server: PrivateServer, old: Any, database: str, pipeline: Pipeline
 ) -> None:
@@ -165,6 +167,7 @@ def test_what_this_version_lacks_is_said(pipeline: Pipeline, old: Any, database:
 
 
 @pytest.mark.req("INC-02")
+@pytest.mark.exhaustive
 def test_tables_are_read_again_while_the_stream_runs(
     pipeline: Pipeline, server: PrivateServer, old: Any, database: str
 ) -> None:

@@ -36,6 +36,7 @@ def kill_primary(pair: Pair) -> None:
     pair.primary, pair.replica = new, old
 
 
+@pytest.mark.exhaustive
 def test_the_primary_is_killed_there_and_back_with_statements_between(
     old_pair: Pair, properties: dict[str, str], registry: str, database: str
 ) -> None:

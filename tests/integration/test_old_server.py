@@ -76,6 +76,7 @@ def check(pipeline: Pipeline, old: Any, db: str, table: str, columns: str) -> No
 
 @pytest.mark.req("SETUP-07", "SNAP-01", "STRM-01")
 @pytest.mark.parametrize("metadata", ["MINIMAL", "FULL"])
+@pytest.mark.exhaustive(but="MINIMAL")
 def test_snapshot_drain_and_ddl(metadata: str, pipeline: Pipeline, old: Any, database: str) -> None:
     with pytest.raises(pymysql.err.ProgrammingError):
         execute(old, "SHOW BINARY LOG STATUS")
@@ -101,6 +102,7 @@ def test_snapshot_drain_and_ddl(metadata: str, pipeline: Pipeline, old: Any, dat
     check(pipeline, old, database, "fresh", "k, v")
 
 
+@pytest.mark.exhaustive
 def test_an_interrupted_batch_goes_on(
     pipeline: Pipeline, old: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
@@ -144,6 +146,7 @@ def test_xa_transactions(pipeline: Pipeline, server: PrivateServer, old: Any, da
     assert [payload(r.value)["after"]["id"] for r in pipeline.records("t")] == [4, 3, 1]
 
 
+@pytest.mark.exhaustive
 def test_chunks_of_keys_in_three_byte_utf8(pipeline: Pipeline, old: Any, database: str) -> None:
     """The collations of utf8 are called utf8mb3_... since MySQL 8.0.30 only."""
     words = [f"{first}{n}" for n in range(40) for first in ("a", "Ö", "語")]
@@ -162,6 +165,7 @@ def test_chunks_of_keys_in_three_byte_utf8(pipeline: Pipeline, old: Any, databas
 
 
 @pytest.mark.parametrize("name", ["date", "datetime3", "time_date"])
+@pytest.mark.exhaustive(but="time_date")
 def test_a_table_keyed_by_impossible_dates_is_cut(name: str, pipeline: Pipeline, old: Any, database: str) -> None:
     """``k <= DATE'2020-02-31'`` finds no row on this version; as a plain text the date is compared as a date."""
     key_kinds.made(old, database, name)
@@ -173,6 +177,7 @@ def test_a_table_keyed_by_impossible_dates_is_cut(name: str, pipeline: Pipeline,
 
 
 @pytest.mark.req("AVRO-11", "AVRO-12", "SETUP-07")
+@pytest.mark.exhaustive
 def test_flat_rows_of_ticdcs_protocol(pipeline: Pipeline, old: Any, database: str) -> None:
     table, topic = f"{database}.wide", f"tidb_{database}_wide"
     execute(old, f"CREATE TABLE {table} ({TYPES})", f"INSERT INTO {table} VALUES {FULL.format(1)}, {EMPTY.format(1)}")
@@ -202,6 +207,7 @@ def test_flat_rows_of_ticdcs_protocol(pipeline: Pipeline, old: Any, database: st
 
 
 @pytest.mark.parametrize("metadata", ["MINIMAL", "FULL"])
+@pytest.mark.exhaustive(but="MINIMAL")
 def test_unsigned_columns_after_a_year_arrive(pipeline: Pipeline, old: Any, database: str, metadata: str) -> None:
     """This server writes no bit for YEAR columns into TABLE_MAP."""
     execute(

@@ -64,12 +64,14 @@ def works(given: ConnectionSettings, mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["disabled", "required"])
 @pytest.mark.parametrize("password", PASSWORDS)
+@pytest.mark.exhaustive(but="disabled")
 def test_a_password_outside_ascii(password: str, mode: str, new: Account) -> None:
     works(new("caching_sha2_password", password), mode)
 
 
 @pytest.mark.parametrize("mode", ["disabled", "required"])
 @pytest.mark.parametrize("plugin", ["mysql_native_password", "caching_sha2_password", "sha256_password"])
+@pytest.mark.exhaustive(but="native_password-disabled|sha256_password-disabled")
 def test_a_password_outside_ascii_on_an_old_server(plugin: str, mode: str, old: Account) -> None:
     works(old(plugin, PASSWORDS[1]), mode)
 

@@ -65,6 +65,9 @@ def mode_of(case: str) -> dict[str, str]:
 )
 @pytest.mark.req("INC-02", "INC-04", "INC-06", "INC-47")
 @pytest.mark.parametrize("case", [c for c in CASES if c not in UNSUPPORTED and c not in AVRO])
+@pytest.mark.exhaustive(
+    but="^(alter/|altered|charsets|ddl/extras|dml/extras|engines|filters|json_partial|old_signals|routing|row_image|signals/incremental$|tx/tx|types/default|zones)"
+)
 def test_records_equal_the_recorded_ones(case: str, proof_stack: Any) -> None:
     """Every record of a workload and mode equals the recorded one, or the difference is explained."""
     from prooflib.capture import capture
@@ -85,6 +88,7 @@ def test_records_equal_the_recorded_ones(case: str, proof_stack: Any) -> None:
 
 @pytest.mark.req("EVT-01")
 @pytest.mark.parametrize("part", ["value", "key"])
+@pytest.mark.exhaustive(but="value")
 def test_records_without_schemas_have_the_recorded_payloads(part: str, proof_stack: Any) -> None:
     """The comparison says which part it compared without schemas."""
     from prooflib.capture import capture

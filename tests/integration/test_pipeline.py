@@ -87,6 +87,7 @@ def check_table(pipeline: Pipeline, root: Any, database: str, table: str, skip: 
 
 @pytest.mark.req("SNAP-01", "SNAP-14", "STRM-01", "EVT-33", "SETUP-19", "SETUP-26", "SETUP-37")
 @pytest.mark.parametrize("writers", [1, 3])
+@pytest.mark.exhaustive(but="3")
 def test_snapshot_then_drain_equals_the_tables(pipeline: Pipeline, root: Any, database: str, writers: int) -> None:
     pipeline.properties |= {"drain.writers": str(writers), "topic.creation.default.partitions": str(writers)}
     pipeline.properties["snapshot.chunk.rows"] = "100"
@@ -108,6 +109,7 @@ def test_snapshot_then_drain_equals_the_tables(pipeline: Pipeline, root: Any, da
 
 @pytest.mark.req("STRM-03", "STRM-04", "STRM-11", "FAULT-10")
 @pytest.mark.parametrize("point", ["writer.before_commit", "writer.after_commit", "airflow.before_commit"])
+@pytest.mark.exhaustive(but="writer.after|airflow")
 def test_a_batch_begins_at_the_stored_offset_ends_where_planned_and_moves_it_last(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, point: str
 ) -> None:
@@ -221,6 +223,7 @@ def test_one_hot_table_is_split_over_writers_and_keeps_its_order(pipeline: Pipel
 
 @pytest.mark.parametrize("metadata", ["MINIMAL", "FULL"])
 @pytest.mark.parametrize("compression", ["OFF", "ON"])
+@pytest.mark.exhaustive(but="ON-MINIMAL|OFF-FULL")
 def test_metadata_and_compression_make_no_difference(
     pipeline: Pipeline, root: Any, database: str, metadata: str, compression: str
 ) -> None:

@@ -127,6 +127,7 @@ def statements(text: str) -> list[str]:
 
 @pytest.mark.req("SETUP-10")
 @pytest.mark.parametrize("privilege", NEEDED)
+@pytest.mark.exhaustive(but="RELOAD|^SELECT|REPLICATION CLIENT")
 def test_the_statement_of_an_error_makes_the_job_run(
     root: Any, account: dict[str, str], unique: str, privilege: str
 ) -> None:

@@ -53,6 +53,7 @@ def filter_on_replica(pair: Pair, rule: str) -> None:
     "rule",
     ["REPLICATE_DO_DB=(elsewhere)", "REPLICATE_IGNORE_TABLE=({db}.t)", "REPLICATE_WILD_IGNORE_TABLE=('{db}.%')"],
 )
+@pytest.mark.exhaustive(but="WILD")
 def test_a_promoted_replica_whose_filters_leave_captured_rows_out_is_refused(
     pipeline: Pipeline, pair: Pair, database: str, rule: str
 ) -> None:

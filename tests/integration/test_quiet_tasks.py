@@ -19,6 +19,7 @@ PROPERTIES = {
 CLUSTER = "-Dspark.python.worker.idleTimeoutSeconds=1 -Dspark.python.worker.killOnIdleTimeout=true"
 
 
+@pytest.mark.exhaustive
 def test_a_writer_without_changes_is_not_ended(
     pipeline: Pipeline, root: Any, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

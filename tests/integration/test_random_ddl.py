@@ -68,6 +68,7 @@ def run_session(session: RandomSession, stack: Any, root: Any, database: str) ->
 
 @pytest.mark.req("SCH-01")
 @pytest.mark.parametrize("seed", range(SEED, SEED + SESSIONS))
+@pytest.mark.exhaustive(but="^[1-4]$")
 def test_structures_after_random_statements(seed: int, stack: Any, root: Any, database: str) -> None:
     random = Random(seed)
     session = RandomSession(random, random.choice([*CLIENTS]), random.choice(MODES))

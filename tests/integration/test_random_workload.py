@@ -123,6 +123,7 @@ class Source:
 
 @pytest.mark.req("STRM-01", "STRM-09", "EVT-33", "FAULT-01")
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.exhaustive
 def test_every_topic_equals_its_table(
     seed: int,
     properties: dict[str, str],

@@ -51,6 +51,7 @@ def time_of_a_transaction(pipeline: Pipeline, root: Any, start: BinlogOffset) ->
     "read_beside",
     [statements_of_tables, place_of_gtids, place_on_another_server, structures_of_tables, time_of_a_transaction],
 )
+@pytest.mark.exhaustive(but="place_of_gtids|structures")
 def test_a_writer_s_dump_lives_on(
     pipeline: Pipeline, root: Any, database: str, read_beside: Callable[[Pipeline, Any, BinlogOffset], None]
 ) -> None:

@@ -85,6 +85,7 @@ def refusing(
 
 
 @pytest.mark.req("FAULT-28")
+@pytest.mark.exhaustive(but="avro")
 def test_what_stands_before_a_refused_schema_is_committed_and_the_offset_moves_there(refusing: Refusing) -> None:
     refusing.execute("INSERT INTO u VALUES (2)", "INSERT INTO t VALUES (2)", "ALTER TABLE t ADD b INT NOT NULL")
     low = refusing.end()
@@ -107,6 +108,7 @@ def test_what_stands_before_a_refused_schema_is_committed_and_the_offset_moves_t
     assert (refusing.ids("u"), refusing.ids("t")) == ([1, 2, 3, 4], [1, 2, 3])
 
 
+@pytest.mark.exhaustive(but="ticdc")
 def test_a_transaction_that_is_committed_in_part_keeps_what_stands_before_the_refused_record(
     refusing: Refusing,
 ) -> None:
@@ -126,6 +128,7 @@ def test_a_transaction_that_is_committed_in_part_keeps_what_stands_before_the_re
     assert (refusing.ids("u"), refusing.ids("t")) == (list(range(1, 3002)), [1, 2])
 
 
+@pytest.mark.exhaustive(but="avro")
 def test_a_driver_that_dies_after_it_has_shortened_the_batch_leaves_the_rest_to_the_next_one(
     refusing: Refusing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +153,7 @@ def test_a_driver_that_dies_after_it_has_shortened_the_batch_leaves_the_rest_to_
     assert (refusing.ids("u"), refusing.ids("t")) == ([1, 2], [1, 2])
 
 
+@pytest.mark.exhaustive(but="ticdc")
 def test_writers_that_are_further_finish_and_the_one_that_is_refused_commits_what_it_has(refusing: Refusing) -> None:
     refusing.job.properties |= {"drain.writers": "3", "drain.small.batch.bytes": "0"}
     names = [f"u{n}" for n in range(6)]
@@ -193,6 +197,7 @@ WAYS_OUT: dict[str, Callable[[Refusing, str], None]] = {
 
 @pytest.mark.parametrize("change", list(CHANGES))
 @pytest.mark.parametrize("named", list(WAYS_OUT))
+@pytest.mark.exhaustive(but="avro-PUT.*another|avro-DELETE.*new|ticdc-col.*new")
 def test_each_way_out_that_the_error_names_lets_the_stream_go_on(refusing: Refusing, named: str, change: str) -> None:
     refusing.level("NONE")
     refusing.execute("ALTER TABLE t ADD a INT NOT NULL DEFAULT 1", "INSERT INTO t (id) VALUES (2)")
@@ -215,6 +220,7 @@ def test_each_way_out_that_the_error_names_lets_the_stream_go_on(refusing: Refus
     assert level == ("NONE" if named == "PUT /config/" else "BACKWARD")
 
 
+@pytest.mark.exhaustive(but="ticdc")
 def test_the_column_comes_back_once_readers_can_read_it(refusing: Refusing) -> None:
     refusing.execute("ALTER TABLE t ADD b INT NOT NULL", "INSERT INTO t VALUES (2, 2)")
     refusing.refused()

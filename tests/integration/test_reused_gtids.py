@@ -81,6 +81,7 @@ def lines_about(pipeline: Pipeline) -> list[str]:
 
 
 @pytest.mark.parametrize("drained", ["before", "half", "after"])
+@pytest.mark.exhaustive(but="half")
 def test_a_signal_around_a_promotion_is_carried_out_once(
     pair: Pair, properties: dict[str, str], database: str, drained: str
 ) -> None:

@@ -268,6 +268,7 @@ def test_rows_are_those_of_records_in_all_modes(root: Any, database: str) -> Non
 
 
 @pytest.mark.parametrize("version", ["5.7.22", "8.0.15"])
+@pytest.mark.exhaustive(but="5.7.22")
 def test_rows_of_an_old_server(version: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     with running_server(tmp_path_factory, version) as server, closing(server.connect()) as conn:
         execute(conn, "CREATE DATABASE old CHARACTER SET utf8mb4")
@@ -338,6 +339,7 @@ def characters_table(root: Any, table: str, charset: str) -> None:
 @pytest.mark.parametrize(
     "mode", ["ANSI", "NO_BACKSLASH_ESCAPES", "HIGH_NOT_PRECEDENCE,IGNORE_SPACE,TIME_TRUNCATE_FRACTIONAL", "TRADITIONAL"]
 )
+@pytest.mark.exhaustive(but="^ANSI|TRAD")
 def test_names_and_defaults_in_every_sql_mode(mode: str, root: Any, database: str) -> None:
     execute(
         root,

@@ -115,6 +115,7 @@ def test_a_position_that_fits_again_after_a_reset_is_refused(pipeline: Pipeline,
 
 @pytest.mark.req("FAULT-11")
 @pytest.mark.parametrize("more", [0, 60], ids=["the former file is read to its end", "it holds more"])
+@pytest.mark.exhaustive(but="it holds more")
 def test_a_reset_behind_living_writers_ends_their_run(
     pipeline: Pipeline, source: Any, database: str, monkeypatch: pytest.MonkeyPatch, more: int
 ) -> None:
@@ -208,6 +209,7 @@ def test_an_offset_of_an_older_version_is_taken_and_filled_in(pipeline: Pipeline
     assert len(pipeline.records("t")) == 25
 
 
+@pytest.mark.exhaustive
 def test_a_copied_server_does_not_have_the_files_of_the_original(
     properties: dict[str, str], tmp_path_factory: pytest.TempPathFactory, database: str
 ) -> None:

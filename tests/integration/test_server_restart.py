@@ -118,6 +118,7 @@ def require_all(pipeline: Pipeline, server: PrivateServer, db: str) -> None:
 
 @pytest.mark.parametrize("kill", [False, True])
 @pytest.mark.parametrize("writers", ["1", "3"])
+@pytest.mark.exhaustive(but="3-True|1-False")
 def test_a_restart_inside_a_batch_does_not_fail_the_task(
     pipeline: Pipeline,
     server: PrivateServer,

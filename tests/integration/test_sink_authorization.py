@@ -262,6 +262,7 @@ def documented_grants(prefix: str) -> list[AclBinding]:
 
 
 @pytest.mark.parametrize("without", [None, *range(5)])
+@pytest.mark.exhaustive(but="None|3")
 def test_the_documented_grants_are_what_a_stream_needs(
     kafka: str, properties: dict[str, str], root: Any, database: str, without: int | None
 ) -> None:

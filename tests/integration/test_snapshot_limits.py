@@ -68,6 +68,7 @@ UNDRAINED = {
 
 
 @pytest.mark.parametrize("what", UNDRAINED)
+@pytest.mark.exhaustive(but="deleted|altered")
 def test_a_new_snapshot_does_not_move_the_stream_past_what_is_not_drained(
     what: str, two: Pipeline, root: Any, database: str
 ) -> None:

@@ -26,6 +26,7 @@ context.stop()
 
 
 @pytest.mark.spark
+@pytest.mark.exhaustive
 def test_a_barrier_stage_fits_a_cluster_with_one_core_whose_default_parallelism_is_two(tmp_path: Path) -> None:
     home = tmp_path / "spark"
     home.mkdir()

@@ -60,6 +60,7 @@ def families(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
         ("3", "true"),  # with statements the kernel does not decode whole transactions
     ],
 )
+@pytest.mark.exhaustive(but="3-true")
 def test_events_are_counted_once_whatever_the_number_of_writers(
     pipeline: Pipeline, root: Any, database: str, writers: str, query: str
 ) -> None:

@@ -328,6 +328,7 @@ def stream(stack: Any, root: Any, database: str) -> StructureStream:
 
 @pytest.mark.req("SCH-01")
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.exhaustive(but="^MINIMAL")
 def test_the_structures_are_those_of_the_server(
     name: str, stream: StructureStream, session: Any, root: Any, database: str, row_metadata: str
 ) -> None:

@@ -72,6 +72,7 @@ def set_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **fault: Any) -> 
 
 
 @pytest.mark.parametrize("what", ["deleted", "made anew", "partitions"])
+@pytest.mark.exhaustive(but="deleted|partitions")
 def test_a_changed_topic_stops_the_drain_until_a_person_accepts_it(
     pipeline: Pipeline, root: Any, database: str, what: str
 ) -> None:
@@ -145,6 +146,7 @@ def test_a_topic_that_is_created_again_inside_a_window_fails_the_window(
     assert created and values(pipeline, "a") == []
 
 
+@pytest.mark.exhaustive
 def test_a_topic_that_is_created_again_inside_a_snapshot_fails_the_snapshot_and_its_retry(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +200,7 @@ def test_an_interrupted_snapshot_is_not_finished_into_other_partitions(
 
 
 @pytest.mark.parametrize("partitions", ["1", "5"])
+@pytest.mark.exhaustive(but="5")
 def test_a_topic_born_inside_a_batch_keeps_its_partitions(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, partitions: str
 ) -> None:
@@ -248,6 +251,7 @@ def test_a_table_that_is_created_and_emptied_gets_its_topic(
 
 
 @pytest.mark.parametrize("module", ["drain.topic_precreation", "job.topic_guard"])
+@pytest.mark.exhaustive(but="guard")
 def test_a_topic_that_vanishes_as_it_is_made_is_a_named_error(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
@@ -310,6 +314,7 @@ def test_a_topic_born_inside_a_batch_is_compared_when_the_batch_goes_on(
 @pytest.mark.parametrize(
     "how", ["CREATE TABLE `{0}`.`x y` (id INT PRIMARY KEY, v INT)", "RENAME TABLE `{0}`.b TO `{0}`.`x y`"]
 )
+@pytest.mark.exhaustive(but="RENAME")
 def test_a_table_that_comes_into_the_topic_of_another_stops_the_drain_by_name(
     pipeline: Pipeline, root: Any, database: str, how: str
 ) -> None:

@@ -79,6 +79,7 @@ def ids(pipeline: Pipeline) -> list[int]:
     return [payload(r.value)["after"]["id"] for r in found]
 
 
+@pytest.mark.exhaustive
 def test_captured_rows_and_then_a_long_run_of_others(
     pipeline: Pipeline, proxy: TcpProxy, root: Any, database: str
 ) -> None:

@@ -76,6 +76,7 @@ KINDS: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("image", ["FULL", "MINIMAL"])
 @pytest.mark.req("INC-20", "INC-27")
+@pytest.mark.exhaustive(but="MINIMAL")
 def test_a_row_of_any_key_is_left_out_when_an_event_of_the_window_had_it(
     pipeline: Pipeline, root: Any, database: str, stack: Any, places: Places, image: str
 ) -> None:
@@ -126,6 +127,7 @@ ALIKE: dict[str, tuple[str, str, str, str]] = {
 
 @pytest.mark.parametrize("moved", [False, True], ids=["updated", "moved away"])
 @pytest.mark.req("INC-20", "INC-27")
+@pytest.mark.exhaustive(but="moved away")
 def test_a_row_is_read_though_an_event_of_the_window_had_a_key_that_looks_like_its_own(
     pipeline: Pipeline, root: Any, database: str, stack: Any, places: Places, moved: bool
 ) -> None:
@@ -157,6 +159,7 @@ def test_a_row_is_read_though_an_event_of_the_window_had_a_key_that_looks_like_i
 
 @pytest.mark.parametrize("more", [{}, {"message.key.columns": "(.*).a:v;"}], ids=["own key", "message.key.columns"])
 @pytest.mark.req("INC-20")
+@pytest.mark.exhaustive(but="own key")
 def test_moved_keys_hidden_columns_and_case_in_the_window(
     pipeline: Pipeline, root: Any, database: str, stack: Any, places: Places, more: dict[str, str]
 ) -> None:
@@ -248,6 +251,7 @@ DDL = {
     ],
 )
 @pytest.mark.req("INC-18", "INC-25")
+@pytest.mark.exhaustive(but="created anew|INSTANT|drop column|swap-inc")
 def test_a_statement_in_the_middle_of_a_window(
     pipeline: Pipeline, root: Any, database: str, stack: Any, places: Places, ddl: str, place: str
 ) -> None:
@@ -385,6 +389,7 @@ def test_a_signal_table_that_is_dropped_stops_no_stream(pipeline: Pipeline, root
 
 
 @pytest.mark.parametrize(("skipped", "read"), [("u", 60), ("c", 40)])
+@pytest.mark.exhaustive(but="u-60")
 def test_a_row_without_an_event_is_read(
     pipeline: Pipeline, root: Any, database: str, places: Places, stack: Any, skipped: str, read: int
 ) -> None:
@@ -425,6 +430,7 @@ def of_times(root: Any, database: str) -> str:
 
 @pytest.mark.parametrize("slots", [1, 2])
 @pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.exhaustive(but="3-2")
 def test_a_row_whose_events_could_not_be_written_is_read(
     pipeline: Pipeline, root: Any, database: str, places: Places, stack: Any, unique: str, slots: int, partitions: int
 ) -> None:
@@ -463,6 +469,7 @@ def test_a_row_whose_events_could_not_be_written_is_read(
     ],
     ids=["skipped", "dead letter"],
 )
+@pytest.mark.exhaustive(but="skipped")
 def test_a_table_whose_row_moved_without_a_record_is_read_in_the_next_window(
     pipeline: Pipeline, root: Any, database: str, places: Places, stack: Any, more: dict[str, str], reason: str
 ) -> None:

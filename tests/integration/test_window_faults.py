@@ -34,6 +34,7 @@ PROPERTIES = FLAT
 
 @pytest.mark.parametrize(("point", "nth", "slots"), POINTS, ids=[f"{p}-{slots}" for p, _, slots in POINTS])
 @pytest.mark.req("INC-17")
+@pytest.mark.exhaustive(but="view_open|before_commit-3|before_books|writer.after")
 def test_a_window_that_dies_is_continued(
     pipeline: Pipeline,
     root: Any,
@@ -109,6 +110,7 @@ class Frozen:
     [("incremental.stretch_read", 1), ("incremental.before_commit", 1), ("incremental.stretch_read/2", 3)],
 )
 @pytest.mark.req("INC-17")
+@pytest.mark.exhaustive(but="read/2")
 def test_a_task_that_wakes_up_after_its_retry_commits_nothing(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, point: str, slots: int
 ) -> None:

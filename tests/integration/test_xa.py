@@ -112,6 +112,7 @@ def test_rows_come_at_the_commit_and_never_after_a_rollback(
 
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("writers", [1, 3])
+@pytest.mark.exhaustive(but="1-False|3-True")
 def test_prepare_and_commit_in_different_batches(
     pipeline: Pipeline, xa: Xa, root: Any, database: str, writers: int, compressed: bool
 ) -> None:
@@ -172,6 +173,7 @@ def test_prepared_in_a_binlog_that_is_gone_stops_by_name(
 
 
 @pytest.mark.parametrize("nth", [1, 3])
+@pytest.mark.exhaustive(but="3")
 def test_a_crash_inside_the_commit_repeats_nothing(
     pipeline: Pipeline, xa: Xa, root: Any, database: str, nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

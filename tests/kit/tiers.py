@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import datetime
 import os
+import re
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -35,14 +36,15 @@ def many(fast: _T, everything: _T) -> _T:
 def left_out(items: Sequence[pytest.Item], day: int) -> set[pytest.Item]:
     """Return the tests that the fast tier leaves to ``scripts/test --all``.
 
-    Those marked ``exhaustive`` are, and each second case of a function marked ``kill_points``: one half on even days,
-    the other half on odd ones.
+    Those marked ``exhaustive`` are, but the cases whose ids have a match of ``exhaustive(but=...)``, a regular
+    expression; and each second case of a function marked ``kill_points``: one half on even days, the other half on odd
+    ones.
 
     Args:
         items: All tests, in their order.
         day: A day's number.
     """
-    out = {item for item in items if item.get_closest_marker("exhaustive")}
+    out = {item for item in items if _is_exhaustive(item)}
     points: dict[str, list[pytest.Item]] = collections.defaultdict(list)
     for item in items:
         if item not in out and item.get_closest_marker("kill_points"):
@@ -51,3 +53,11 @@ def left_out(items: Sequence[pytest.Item], day: int) -> set[pytest.Item]:
         if len(cases) > 1:
             out.update(cases[day % 2 :: 2])
     return out
+
+
+def _is_exhaustive(item: pytest.Item) -> bool:
+    marker = item.get_closest_marker("exhaustive")
+    if marker is None:
+        return False
+    case = item.nodeid.partition("[")[2].removesuffix("]")
+    return "but" not in marker.kwargs or re.search(marker.kwargs["but"], case) is None

@@ -12,8 +12,11 @@ class FakeItem:
     def __init__(self, nodeid: str, *markers: str) -> None:
         self.nodeid, self.markers = nodeid, markers
 
-    def get_closest_marker(self, name: str) -> bool:
-        return name in self.markers
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        mark = (
+            getattr(pytest.mark, name)(but="2|3") if f"{name} but 2|3" in self.markers else getattr(pytest.mark, name)
+        )
+        return mark.mark if any(marker.startswith(name) for marker in self.markers) else None
 
 
 def _out(items: list[FakeItem], day: int) -> list[str]:
@@ -24,6 +27,11 @@ def _out(items: list[FakeItem], day: int) -> list[str]:
 def test_what_is_exhaustive_is_left_out_and_nothing_else() -> None:
     items = [FakeItem("a::x"), FakeItem("a::y[1]", "exhaustive", "kill_points"), FakeItem("a::y[2]", "native")]
     assert _out(items, 0) == ["a::y[1]"]
+
+
+def test_cases_that_the_marker_names_stay() -> None:
+    items = [FakeItem(f"a::y{case}", "exhaustive but 2|3") for case in ("", "[1]", "[x2]", "[3-1]")]
+    assert _out(items, 0) == ["a::y", "a::y[1]"]
 
 
 @pytest.mark.parametrize("cases", [2, 3, 7])
