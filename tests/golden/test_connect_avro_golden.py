@@ -18,10 +18,8 @@ from typing import Any
 import fastavro
 import orjson
 import pytest
-from avrolib.connect_schema import connect_schema
 from kit.cases import for_each
 from kit.tiers import many
-from topiclib.connect_schema import connect_schema
 from topiclib.wire import connect_schema
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import encoder
