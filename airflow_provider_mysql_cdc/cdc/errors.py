@@ -39,6 +39,7 @@
         ├── LedgerMismatchError     stored offset and ledger contradict each other
         │   └── ForeignLedgerError  the ledger topic is another stream's or another program's
         ├── DamagedRecordError      a stored record is not of the form it was written in
+        ├── StoredVersionError      a stored record has a version that this package does not read
         ├── NoOffsetError           nothing to start from
         ├── StreamsFailedError      streams of a fleet failed, each with an error of its own
         └── DifferencesFoundError   a verification found topics that differ from their tables
@@ -47,7 +48,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 _DAG_NAME = re.compile(r"\bmysql_cdc_(reset_offset|snapshot|drain|verify)\b")
 PACKAGE_DAGS = "mysql_cdc"
@@ -115,6 +116,12 @@ class CdcError(Exception):
             if (what, where, why, remedy) == before
             else _rebuild(type(self), what, where, why, remedy, self.can_retry)
         )
+
+    def located(self, where: str) -> Self:
+        """Return the error with a place, unless it has one."""
+        if self.where:
+            return self
+        return type(self)(self.what, where=where, why=self.why, remedy=self.remedy, retriable=self.can_retry)
 
     def retry_hint(self) -> str:
         """Return the sentence that says whether a retry can help."""
@@ -359,6 +366,12 @@ class DamagedRecordError(StateError):
     """A record of the ledger, the offset store or a job spec is not of the form it was written in."""
 
     advice = "Find out what wrote the record; the entry below says what to do with each kind."
+
+
+class StoredVersionError(StateError):
+    """A record of the ledger, the offset store, the schema history or a job spec is of another version of the form."""
+
+    advice = "Use the version of this package that wrote the record, or begin the stream's state anew."
 
 
 class NoOffsetError(StateError):

@@ -16,6 +16,7 @@ from typing import TextIO
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.model.stored_record import VERSION_MEMBER
 from airflow_provider_mysql_cdc.cdc.operate.export_offsets import (
     PrefixLister,
     export_document,
@@ -89,7 +90,8 @@ def _show(arguments: argparse.Namespace, out: TextIO) -> int:
     if state is None:
         print(_describe_unknown(store, prefix), file=sys.stderr)
         return 1
-    visible = {name: value for name, value in state.to_json().items() if name not in ("history", "stamp", "version")}
+    hidden = ("history", "stamp", VERSION_MEMBER)
+    visible = {name: value for name, value in state.to_json().items() if name not in hidden}
     json.dump({"topic.prefix": prefix, **visible}, out, indent=2)
     print(file=out)
     return 0

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.model.stored_record import require_version, versioned
 from airflow_provider_mysql_cdc.hooks.driver_output import DriverOutput, SparkApplication
 from airflow_provider_mysql_cdc.hooks.kill_application import kill_in_cluster, kill_process_group
 from airflow_provider_mysql_cdc.hooks.kubernetes_secret import core_api, delete_secret
@@ -66,16 +67,20 @@ class Submission:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Submission:
-        """Return the submission from what ``to_json`` returned; unknown members of other versions are ignored.
+        """Return the submission from what ``to_json`` returned.
 
         Args:
             data: A mapping.
+
+        Raises:
+            StoredVersionError: It is of another version.
         """
-        return cls(**{name: data[name] for name in (f.name for f in fields(cls)) if name in data})
+        require_version(data, f"task state, key {STATE_KEY}")
+        return cls(**{f.name: data[f.name] for f in fields(cls)})
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a mapping."""
-        return asdict(self)
+        return versioned(asdict(self))
 
     def save(self, context: Any) -> Submission:
         """Store it for later tries; return it."""

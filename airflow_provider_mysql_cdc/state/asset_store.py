@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState, conflict_error, is_same_write, next_revision
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, require_version, versioned
 
 POINTS_PREFIX = "lag/"
 """Begins the key of the points of a stream's lag (``operate.lag_history``)."""
@@ -80,8 +81,11 @@ class AssetOffsetStore:
     def load_points(self) -> list[Any]:
         """Return the points of the stream's lag, oldest first; see ``LagPointStore``."""
         value = self._accessor.get(self.points_key, None)
-        return value if isinstance(value, list) else []
+        if value is None:
+            return []
+        require_version(value, f"asset state, key {self.points_key}")
+        return list(Members(value).values("points"))
 
     def save_points(self, points: list[Any]) -> None:
         """Replace the points of the stream's lag; see ``LagPointStore``."""
-        self._accessor.set(self.points_key, points)
+        self._accessor.set(self.points_key, versioned({"points": points}))

@@ -41,7 +41,7 @@ def chunks_of(count: int, tables: int = 4) -> list[SnapshotChunk]:
 
 
 def done(ledger: LedgerState, names: list[str], offset: Any) -> list[tuple[str, dict[str, Any] | None]]:
-    more = {"offset": offset.to_json(), "rows": 10, "left_out": 0, "writer": 1}
+    more = {"offset": offset.to_json(), "rows": 10, "left_out": 0, "ts_ms": 7}
     return [(CHUNK_PREFIX + name, ledger.chunks[name] | more) for name in names]
 
 

@@ -124,7 +124,7 @@ def require_same_file(settings: ConnectionSettings, offset: BinlogOffset) -> Bin
 
     Args:
         settings: How to reach the server.
-        offset: The offset; one without a fingerprint, from an older version, passes.
+        offset: The offset; one without a fingerprint passes.
 
     Returns:
         The offset with the fingerprint as it is now.

@@ -169,8 +169,8 @@ def check_available(conn: Any, settings: ConnectionSettings, offset: BinlogOffse
         offset: The position.
 
     Returns:
-        The offset, with the fingerprint of its file where an older version stored none. Its file may have been purged
-        if nothing after the offset was (``purged_files``).
+        The offset, with the fingerprint of its file as it is now. Its file may have been purged if nothing after the
+        offset was (``purged_files``).
 
     Raises:
         BinlogPurgedError: The file is gone, and maybe events with it; or it is shorter than the position, is another

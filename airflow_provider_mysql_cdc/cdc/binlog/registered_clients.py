@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_dicts
-from airflow_provider_mysql_cdc.cdc.binlog.dump import REPORT_HOST, client_uuid, report_host
+from airflow_provider_mysql_cdc.cdc.binlog.dump import client_uuid, report_host
 from airflow_provider_mysql_cdc.cdc.errors import SourceError
 
 # 8.0.22 brought the first form; 8.4 removed the second.
@@ -51,12 +51,10 @@ def registered_clients(conn: Any) -> tuple[RegisteredClient, ...]:
 
 
 def is_own_client(client: RegisteredClient, client_name: str) -> bool:
-    """Return whether a client is an earlier run of this stream; earlier versions registered without name and UUID.
+    """Return whether a client is an earlier run of this stream.
 
     Args:
         client: The client.
         client_name: ``topic.prefix``.
     """
-    if client.host == REPORT_HOST and not client.uuid:
-        return True
     return client.host == report_host(client_name) and client.uuid == client_uuid(client_name, client.server_id)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
@@ -191,6 +190,7 @@ class Ledger:
             SinkConnectionError: Kafka does not answer, or the open transaction of a dead writer hides later records;
                 the message names the transactional ids that may have opened it.
             DamagedRecordError: A record is damaged.
+            StoredVersionError: A record is of another version.
             ForeignLedgerError: The ledger belongs to another topic.prefix or another program (TOPIC-08).
         """
         info = self._topic_info()
@@ -309,8 +309,7 @@ class Ledger:
             latest: The ledger since this planner's last record, if it is known.
         """
         if planner is not None:
-            prefixed_plan = replace(plan, prefix=self._prefix)
-            return begin_epoch(self, planner, prefixed_plan, self._fence, extra_records, after, latest)
+            return begin_epoch(self, planner, plan, self._fence, extra_records, after, latest)
         with self._open_planner() as own_planner:
             return self.begin(plan, own_planner, extra_records, after, latest)
 

@@ -1,6 +1,6 @@
 """Every key of the ledger topic (``ledger.<topic.prefix>``), in one place: two kinds of records never share one.
 
-The texts are stored: a ledger is read by later versions, so they do not change.
+The texts are stored: whoever changes one raises ``stored_record.STORED_VERSION``.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ _KEY_FORM = re.compile(r"[a-z][a-z-]*(/.*)?", re.DOTALL)
 def require_own_records(topic: str, values: LedgerValues) -> None:
     """Check that every record's key is one of the ledger's.
 
-    A later version may write keys that this version does not know; then the ledger also holds keys that it knows.
+    Another version may write keys that this one does not know. Where the ledger also holds keys that this one knows,
+    their version is refused by name (``stored_record.require_version``).
 
     Args:
         topic: The ledger topic.
@@ -55,7 +56,7 @@ def require_own_records(topic: str, values: LedgerValues) -> None:
 
 
 def require_own_prefix(topic: str, prefix: str, state: LedgerState) -> None:
-    """Check that the ledger was claimed by this stream, and that the plan in force is its own.
+    """Check that the ledger was claimed by this stream, if it was.
 
     Args:
         topic: The ledger topic.
@@ -65,19 +66,18 @@ def require_own_prefix(topic: str, prefix: str, state: LedgerState) -> None:
     Raises:
         ForeignLedgerError: It is another stream's (TOPIC-08).
     """
-    prefixes = (state.owner, state.plan.prefix if state.plan else "")
-    if ledger_prefix := next((p for p in prefixes if p not in ("", prefix)), ""):
+    if state.owner not in ("", prefix):
         raise ForeignLedgerError(
-            f"the ledger belongs to topic.prefix={ledger_prefix}, not to {prefix}",
+            f"the ledger belongs to topic.prefix={state.owner}, not to {prefix}",
             where=f"topic {topic}",
             why="topic.prefix was changed, or two connectors have the same ledger.topic",
-            remedy=f"set topic.prefix back to {ledger_prefix}; or set another ledger.topic for the new one "
+            remedy=f"set topic.prefix back to {state.owner}; or set another ledger.topic for the new one "
             "and take a new snapshot",
         )
 
 
 def claim_ledger(prefix: str, peek: Callable[[], LedgerState], write: Callable[[str, bytes | None], None]) -> None:
-    """Record that the ledger is this stream's, unless it says so already; ledgers of older versions say so by a plan.
+    """Record that the ledger is this stream's, unless it says so already.
 
     Args:
         prefix: ``topic.prefix``.
@@ -87,8 +87,7 @@ def claim_ledger(prefix: str, peek: Callable[[], LedgerState], write: Callable[[
     Raises:
         ForeignLedgerError: It is another stream's or program's; of this stream nothing is left in it.
     """
-    state = peek()
-    if state.owner or state.plan is not None:
+    if peek().owner:
         return
     key = keys.owner_key(prefix)
     write(key, encode({"prefix": prefix}))

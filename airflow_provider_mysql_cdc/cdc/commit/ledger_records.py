@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import MAX_WRITERS, BatchPlan, M
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import decode_plan, part_number
 from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import RecordedSchemaId
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic, read_topic_record
-from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
+from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, StoredVersionError
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged_record, record_location
 
 RecordLocator = Callable[[str], str]
@@ -53,6 +53,7 @@ def build_ledger_state(
 
     Raises:
         DamagedRecordError: This package has not written a record.
+        StoredVersionError: A record is of another version.
     """
     verdicts = {
         key[len(VERIFY_TABLE_PREFIX) :]: value
@@ -209,9 +210,8 @@ def _split_topics(
             continue
         try:
             topics[key[prefix_length:]] = read_topic_record(value)
-        except DamagedRecordError:
-            with record_location(where(key)):
-                raise
+        except (DamagedRecordError, StoredVersionError) as error:
+            raise error.located(where(key)) from None
     return topics, other_records
 
 

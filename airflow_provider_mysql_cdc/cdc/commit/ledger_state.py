@@ -74,7 +74,7 @@ class LedgerState:
         signals: Values of ``signal/...`` keys, the key without that prefix: signals that the driver has not processed.
         schemas: Ids of Avro key schemas, by ``schema_id_records.schema_key_name``.
         verdicts: The last verdict about each table as JSON text, by its name (``verify.verdict_records``).
-        owner: ``topic.prefix`` of the stream that has claimed the ledger first; empty in ledgers of older versions.
+        owner: ``topic.prefix`` of the stream that has claimed the ledger first; empty before.
     """
 
     plan: BatchPlan | None = None
@@ -177,8 +177,8 @@ class LedgerState:
         return (
             plan.kind == "snapshot"
             and record is not None
-            and int(record.get("epoch", -1)) == plan.epoch
-            and record.get("status") == "done"
+            and record["epoch"] == plan.epoch
+            and record["status"] == "done"
             and record.get("offset") is not None
         )
 
@@ -210,12 +210,7 @@ class LedgerState:
         Args:
             writers: Number of writers of the next plan, which are included.
         """
-        planned = self.plan.writers if self.plan else 0
-        # Ledgers of older versions do not hold the number of writers; there, the chunk records name their snapshot
-        # tasks, and the snapshot's record holds the number of tasks that were started.
-        chunk_writers = {int(chunk["writer"]) for chunk in self.chunks.values() if "writer" in chunk}
-        tasks = int((self.snapshot or {}).get("tasks", 0))
-        return tuple(sorted({*self.markers, *chunk_writers, *range(max(self.writer_count, planned, tasks, writers))}))
+        return tuple(range(max(self.writer_count, writers)))
 
     def require_plan(self, plan: BatchPlan) -> None:
         """Check that a plan is still the one in force, and carried out by the same attempt.

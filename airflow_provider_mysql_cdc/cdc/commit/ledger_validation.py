@@ -1,4 +1,4 @@
-"""Check the ledger records whose JSON is kept as it is: the members that this version reads of them."""
+"""Check the ledger records whose JSON is kept as it is: the members that are read of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import (
     VIEW_KEY,
 )
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import ProcessedSignals
-from airflow_provider_mysql_cdc.cdc.commit.plan import MAX_WRITERS, SIGNAL_CHANNELS
+from airflow_provider_mysql_cdc.cdc.commit.plan import SIGNAL_CHANNELS
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -26,10 +26,10 @@ from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
 
 
 def check_record(key: str, record: Members) -> None:
-    """Check the members that this version reads of a record whose JSON is kept as it is.
+    """Check the members that are read of a record whose JSON is kept as it is.
 
     Args:
-        key: Its key; one that this version does not know is not checked.
+        key: Its key; one that is not known here is not checked.
         record: Its members.
 
     Raises:
@@ -80,7 +80,6 @@ def check_snapshot(record: Members) -> None:
     """
     record.integer("epoch")
     record.one_of("status", ("planned", "done"))
-    record.integer("tasks", 0, high=MAX_WRITERS)
     if record.value("list", None) is not None:
         record.text("list")
         record.integer("count")
@@ -90,14 +89,13 @@ def check_snapshot(record: Members) -> None:
 
 def _check_chunk(record: Members) -> None:
     record.integer("epoch")
-    record.text("list", "")
-    record.integer("order", 0)
+    record.text("list")
+    record.integer("order")
     record.object("chunk")
     if record.value("offset", None) is not None or record.value("rows", None) is not None:
         record.integer("rows")
-        record.integer("left_out", 0)
-        record.integer("ts_ms", 0)
-        record.integer("writer", 0, high=MAX_WRITERS)
+        record.integer("left_out")
+        record.integer("ts_ms")
         NativeCounts.from_members(record)
         BinlogOffset.from_json(record.object("offset"))
 
@@ -115,11 +113,9 @@ def _check_view(record: Members) -> None:
 
 def _check_signal_offset(record: Members) -> None:
     _check_history(record)
-    record.integer("offset")
-    for name in ("partitions", "unread"):
-        for partition in record.each_member(name, Members.integer):
-            if not (partition.isascii() and partition.isdecimal()):
-                raise record.member_error(name, "offsets by partition number")
+    for partition in record.each_member("offsets", Members.integer):
+        if not (partition.isascii() and partition.isdecimal()):
+            raise record.member_error("offsets", "offsets by partition number")
 
 
 def _check_history(record: Members) -> None:

@@ -17,9 +17,14 @@ from airflow_provider_mysql_cdc.cdc.commit.plan_parts import stored_plan
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, OffsetConflictError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, moves_back
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import (
+    Members,
+    as_members,
+    parse_json,
+    require_version,
+    versioned,
+)
 
-VERSION = 1
-"""Version of the stored format."""
 HISTORY_ROWS = 20
 """Past offsets in the value itself; a store may keep more of them separately."""
 
@@ -58,7 +63,6 @@ class StoredState:
     """Hold the state of one topic.prefix between runs.
 
     Args:
-        version: Version of the stored format.
         epoch: Epoch of the newest plan, pending or committed; 0 before the first.
         committed: Everything before this offset is in Kafka; None before the first batch.
         pending: The plan being carried out, or None; a plan of very many topics is stored without them.
@@ -70,7 +74,6 @@ class StoredState:
             stamp keeps an older run from mistaking one for the other.
     """
 
-    version: int = VERSION
     epoch: int = 0
     committed: BinlogOffset | None = None
     pending: BatchPlan | None = None
@@ -137,17 +140,18 @@ class StoredState:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON: strings, integers, lists and objects only, as Airflow's asset state takes it."""
-        return {
-            "version": self.version,
-            "epoch": self.epoch,
-            "committed": self.committed.to_json() if self.committed else None,
-            "pending": stored_plan(self.pending) if self.pending else None,
-            "history": [past.to_json() for past in self.history],
-            "snapshot": self.snapshot,
-            "revision": self.revision,
-            "ledger_id": self.ledger_id,
-            "stamp": self.stamp,
-        }
+        return versioned(
+            {
+                "epoch": self.epoch,
+                "committed": self.committed.to_json() if self.committed else None,
+                "pending": stored_plan(self.pending) if self.pending else None,
+                "history": [past.to_json() for past in self.history],
+                "snapshot": self.snapshot,
+                "revision": self.revision,
+                "ledger_id": self.ledger_id,
+                "stamp": self.stamp,
+            }
+        )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], where: str = "") -> StoredState:
@@ -158,11 +162,13 @@ class StoredState:
             where: The store, for errors.
 
         Raises:
-            StateError: A newer version of the package wrote it.
+            StoredVersionError: It is of another version.
             DamagedRecordError: It is damaged.
         """
         try:
-            return cls._read(Members(data))
+            record = Members(data)
+            require_version(data, where)
+            return cls._read(record)
         except DamagedRecordError as error:
             raise DamagedRecordError(
                 "the stored state is damaged",
@@ -173,25 +179,18 @@ class StoredState:
 
     @classmethod
     def _read(cls, record: Members) -> StoredState:
-        if (version := record.integer("version")) > VERSION:
-            raise StateError(
-                "the stored state was written by a newer version of this package",
-                why=f"its format is version {version}; this package supports up to version {VERSION}",
-                remedy="install the newer version of the package",
-            )
-        snapshot = record.value("snapshot", None)
+        snapshot = record.value("snapshot")
         if snapshot is not None:
             check_snapshot(record.object("snapshot"))
         return cls(
-            version=VERSION,
             epoch=record.integer("epoch"),
             committed=None if record.value("committed") is None else BinlogOffset.from_json(record.object("committed")),
             pending=None if record.value("pending") is None else BatchPlan.from_json(record.object("pending")),
-            history=tuple(PastOffset.from_json(past) for past in record.objects("history", ())),
+            history=tuple(PastOffset.from_json(past) for past in record.objects("history")),
             snapshot=snapshot,
             revision=record.integer("revision"),
             ledger_id=record.text_or_none("ledger_id"),
-            stamp=record.text("stamp", ""),
+            stamp=record.text("stamp"),
         )
 
 

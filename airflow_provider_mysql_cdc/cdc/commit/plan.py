@@ -20,11 +20,14 @@ from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition, same_position
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import (
+    VERSION_MEMBER,
     Members,
     as_members,
     damaged_record,
     is_integer,
     parse_json,
+    require_version,
+    versioned,
 )
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
@@ -59,7 +62,6 @@ class BatchPlan:
         owner: The run that made the plan (``dag_id/run_id/task_id/map_index``).
         created_ms: When it was made, milliseconds since 1970.
         server_id: Server id of writer 0; writer n registers with ``server_id + n``.
-        prefix: ``topic.prefix`` of the connector, set by the ledger; empty in plans of older versions.
         prepared: XA transactions whose rows are before ``start`` and that are not decided yet.
         pins: The properties that decide the batch's records (``pinned_properties``); a batch that was started under
             some values is not finished under others.
@@ -83,7 +85,6 @@ class BatchPlan:
     owner: str = ""
     created_ms: int = 0
     server_id: int = 0
-    prefix: str = field(default="", compare=False)
     prepared: tuple[PreparedXa, ...] = ()
     pins: Mapping[str, str] = field(default_factory=dict)
     attempt: str = field(default="", compare=False)
@@ -158,7 +159,6 @@ class BatchPlan:
             "owner": self.owner,
             "created_ms": self.created_ms,
             "server_id": self.server_id,
-            "prefix": self.prefix,
             "prepared": [xa.to_json() for xa in self.prepared],
             "pins": dict(self.pins),
             "attempt": self.attempt,
@@ -188,14 +188,13 @@ class BatchPlan:
                 "partitions", lambda topics, t: topics.integer(t, low=1, high=MAX_PARTITIONS)
             ),
             assignment=record.each_member("assignment", lambda topics, t: _read_assignment(topics, t, writers)),
-            owner=record.text("owner", ""),
-            created_ms=record.integer("created_ms", 0),
-            server_id=record.integer("server_id", 0, high=2**32 - 1),
-            prefix=record.text("prefix", ""),
-            prepared=tuple(PreparedXa.from_json(xa) for xa in record.objects("prepared", ())),
+            owner=record.text("owner"),
+            created_ms=record.integer("created_ms"),
+            server_id=record.integer("server_id", high=2**32 - 1),
+            prepared=tuple(PreparedXa.from_json(xa) for xa in record.objects("prepared")),
             pins=record.each_member("pins", Members.text),
-            attempt=record.text("attempt", ""),
-            gapless=record.flag("gapless", False),
+            attempt=record.text("attempt"),
+            gapless=record.flag("gapless"),
             omitted_topics=record.text_or_none("topics"),
             commit_ts=record.integer("commit_ts", 0),
             continued_from=BinlogOffset.from_json(record.object("continued_from"))
@@ -212,10 +211,6 @@ def topics_digest(partitions: Mapping[str, int], assignment: Mapping[str, tuple[
         assignment: The writer of each partition of each topic.
     """
     text = orjson.dumps([dict(partitions), dict(assignment)], option=orjson.OPT_SORT_KEYS)
-    if not text.isascii() or b"\x7f" in text:
-        # No topic has such a name; stored digests are of the text of ``json``, which is ASCII.
-        owners = {topic: list(of) for topic, of in assignment.items()}
-        text = json.dumps([dict(partitions), owners], sort_keys=True, separators=(",", ":")).encode()
     return hashlib.sha256(text).hexdigest()
 
 
@@ -308,7 +303,7 @@ class Marker:
             done=record.flag("done"),
             counts=record.each_member("counts", Members.integer),
             gtids=record.text_or_none("gtids"),
-            prepared=tuple(PreparedXa.from_json(xa) for xa in record.objects("prepared", ())),
+            prepared=tuple(PreparedXa.from_json(xa) for xa in record.objects("prepared")),
             tables=record.each_member("tables", Members.integer),
             native=NativeCounts.from_members(record),
             commit_ts=record.integer("commit_ts", 0),
@@ -339,22 +334,25 @@ def bounded_counts(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def encode(value: Mapping[str, Any]) -> bytes:
-    """Return a ledger value: compact JSON in UTF-8."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    """Return a ledger value: compact JSON in UTF-8, with the version of its form."""
+    return json.dumps(versioned(value), separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def decode(value: bytes) -> dict[str, Any]:
-    """Read a ledger value.
+    """Return the members of a ledger value, without its version.
 
     Args:
         value: Bytes that ``encode`` wrote.
 
     Raises:
         DamagedRecordError: The bytes are not a JSON object.
+        StoredVersionError: The record is of another version.
     """
     data: Any = parse_json(value)
     if not isinstance(data, dict):
         raise damaged_record("it is not a JSON object")
+    require_version(data)
+    del data[VERSION_MEMBER]
     return data
 
 

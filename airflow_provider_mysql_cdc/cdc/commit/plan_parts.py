@@ -97,15 +97,16 @@ def assemble_plan(header: Mapping[str, Any], parts: Mapping[int, Mapping[str, An
     """Return the plan from its header and its parts.
 
     Args:
-        header: The record ``plan``; that of an older version holds all topics itself.
+        header: The record ``plan``; it holds all topics itself where they need no parts.
         parts: The records ``plan/<n>``.
 
     Raises:
         DamagedRecordError: A part is missing, or belongs to another plan.
     """
-    plan, count = BatchPlan.from_json(header), Members(header).integer("parts", 0, high=MAX_PARTS)
+    plan = BatchPlan.from_json(header)
     if plan.omitted_topics is None:
         return plan
+    count = Members(header).integer("parts", high=MAX_PARTS)
     if missing := [n for n in range(count) if n not in parts]:
         raise damaged_record(
             f"{len(missing)} of the plan's {count} parts are missing, the first is {PART_PREFIX}{missing[0]}"

@@ -126,7 +126,7 @@ def _state_from_ledger(ledger: LedgerState, stored: StoredState, plan: BatchPlan
 
 def _restore(stored: StoredState | None, ledger: LedgerState, plan: BatchPlan, at_ms: int) -> Reconciliation:
     state = _state_from_ledger(ledger, stored or StoredState(), plan, at_ms)
-    if state.snapshot is None and ledger.snapshot is not None and ledger.snapshot.get("status") == "done":
+    if state.snapshot is None and ledger.snapshot is not None and ledger.snapshot["status"] == "done":
         state = replace(state, snapshot=ledger.snapshot)
     next_step = f"{_name(plan)} is to be finished" if state.pending else f"everything up to {state.committed} is done"
     return Reconciliation(state, "restore", f"the stored offset was lost; restored from the ledger: {next_step}", True)

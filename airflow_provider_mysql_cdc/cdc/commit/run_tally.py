@@ -130,7 +130,7 @@ class RunTally:
             counts=record.each_member("counts", Members.integer),
             tables=record.each_member("tables", Members.integer),
             native=NativeCounts.from_members(record),
-            metrics=StreamMetrics.from_json(record.object("metrics", {})),
+            metrics=StreamMetrics.from_json(record.object("metrics")) if "metrics" in record else StreamMetrics(),
             started_ms=record.integer("started_ms", 0),
         )
 
@@ -151,7 +151,7 @@ def add_counts(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str,
 
 
 def current_tally(ledger: LedgerState) -> RunTally | None:
-    """Return the tally of the run that the newest batch belongs to; None in ledgers of older versions.
+    """Return the tally of the run that the newest batch belongs to; None where no run has begun one.
 
     A complete drain whose driver died before it could write the outcome is counted by its markers.
 

@@ -1,13 +1,9 @@
-"""The tables of the SQL offset store, their version, and the migrations from older versions.
-
-A migration is a step from one version to the next. It may run in several processes at the same time, and again after
-it was interrupted (MySQL commits at each DDL statement), so each migration checks what exists; the version is updated
-after it by compare and swap.
-"""
+"""The tables of the SQL offset store, and their version: tables of another version are neither read nor written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -15,7 +11,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.schema import CreateTable
 
-from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.model.stored_record import STORED_VERSION, stored_version_error
 
 OFFSETS_TABLE = "mysql_cdc_offsets"
 HISTORY_TABLE = "mysql_cdc_offset_history"
@@ -23,11 +19,6 @@ VERSIONS_TABLE = "mysql_cdc_store_version"
 POINTS_TABLE = "mysql_cdc_lag_points"
 TABLES = (OFFSETS_TABLE, HISTORY_TABLE, VERSIONS_TABLE)
 """Tables without which there is no offset; that of the points is created by whoever writes the first one."""
-
-VERSION = 1
-"""Version of the tables that this package writes."""
-MIGRATIONS: dict[int, Callable[[Engine], None]] = {}
-"""By version, the migration from the version before it."""
 
 # MySQL compares text without case by default, but the prefixes `shop` and `Shop` differ.
 _NAME = sa.String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
@@ -71,35 +62,27 @@ versions = sa.Table(
 )
 
 
-def create_or_migrate(engine: Engine) -> None:
-    """Create the tables that are missing and migrate older ones; safe when several processes do so at once.
+def require_tables(engine: Engine) -> None:
+    """Create the tables that are missing, and check their version; safe when several processes do so at once.
 
     Args:
         engine: SQLAlchemy engine.
 
     Raises:
-        StateError: A newer version of this package has migrated the tables.
+        StoredVersionError: They are of another version.
         sqlalchemy.exc.SQLAlchemyError: The database refuses.
     """
-    inspector = sa.inspect(engine)
-    existed = inspector.has_table(OFFSETS_TABLE)
-    if not all(inspector.has_table(name) for name in TABLES):
-        create_tables(engine)
-    # Tables without a version are those of the first one.
-    current = _read_version(engine) or _insert_version(engine, 1 if existed else VERSION)
-    if current > VERSION:
-        raise StateError(
-            "the offset database was migrated by a newer version of this package",
-            where=f"table {VERSIONS_TABLE}",
-            why=f"its tables are version {current}; this package supports up to version {VERSION}",
-            remedy="install the newer version everywhere, or configure another database (docs/install.md)",
-        )
-    for version in range(current + 1, VERSION + 1):
-        MIGRATIONS[version](engine)
-        _update_version(engine, version)
+    if not sa.inspect(engine).has_table(OFFSETS_TABLE):
+        # Before the others, so that no process sees them without a version.
+        create_tables(engine, (versions,))
+        _insert_version(engine)
+    found = _read_version(engine) if sa.inspect(engine).has_table(VERSIONS_TABLE) else None
+    if found != STORED_VERSION:
+        raise stored_version_error(found, f"table {OFFSETS_TABLE}, version in table {VERSIONS_TABLE}")
+    create_tables(engine, (offsets, history))
 
 
-def create_tables(engine: Engine, tables: Sequence[sa.Table] = (offsets, history, versions)) -> None:
+def create_tables(engine: Engine, tables: Sequence[sa.Table]) -> None:
     """Create the tables that are missing; safe when several processes do so at once.
 
     Args:
@@ -129,16 +112,6 @@ def _read_version(engine: Engine) -> int | None:
     return None if version is None else int(version)
 
 
-def _insert_version(engine: Engine, version: int) -> int:
-    try:
-        with engine.begin() as conn:
-            conn.execute(versions.insert().values(name=OFFSETS_TABLE, version=version))
-    except IntegrityError:  # another process was faster
-        return _read_version(engine) or version
-    return version
-
-
-def _update_version(engine: Engine, version: int) -> None:
-    previous_version = (versions.c.name == OFFSETS_TABLE) & (versions.c.version == version - 1)
-    with engine.begin() as conn:
-        conn.execute(versions.update().where(previous_version).values(version=version))
+def _insert_version(engine: Engine) -> None:
+    with contextlib.suppress(IntegrityError), engine.begin() as conn:  # another process was faster
+        conn.execute(versions.insert().values(name=OFFSETS_TABLE, version=STORED_VERSION))

@@ -20,8 +20,8 @@ from airflow_provider_mysql_cdc.cdc.commit.sql_schema import (
     HISTORY_TABLE,
     OFFSETS_TABLE,
     POINTS_TABLE,
-    create_or_migrate,
     create_tables,
+    require_tables,
 )
 from airflow_provider_mysql_cdc.cdc.commit.sql_schema import history as _history
 from airflow_provider_mysql_cdc.cdc.commit.sql_schema import offsets as _offsets
@@ -36,7 +36,7 @@ T = TypeVar("T")
 class SqlOffsetStore:
     """Keep the state of one topic.prefix in a database, with the history of its offsets.
 
-    The tables are created when they are missing and migrated when they are older. Each call is one transaction.
+    The tables are created when they are missing. Each call is one transaction.
 
     Args:
         engine: SQLAlchemy engine, 1.4 or 2.x.
@@ -204,7 +204,7 @@ class SqlOffsetStore:
     def _transact(self, work: Callable[[Connection], T]) -> T:
         def run() -> T:
             if not self._ready:
-                create_or_migrate(self._engine)
+                require_tables(self._engine)
                 self._ready = True
             with self._engine.begin() as conn:
                 return work(conn)
@@ -225,6 +225,6 @@ class SqlOffsetStore:
                 "the offset store's database refuses or does not answer",
                 where=self._where,
                 why=cause,
-                remedy="check the connection, and that its account may create, alter and write its tables",
+                remedy="check the connection, and that its account may create and write its tables",
                 retriable=True,
             ) from None

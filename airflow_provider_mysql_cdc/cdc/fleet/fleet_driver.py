@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.property_names import scrub
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, DamagedRecordError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, DamagedRecordError, StoredVersionError
 from airflow_provider_mysql_cdc.cdc.fleet.fleet_spec import fleet_streams
 from airflow_provider_mysql_cdc.cdc.fleet.shared_slots import SharedSlots
 from airflow_provider_mysql_cdc.cdc.fleet.slot_tasks import SlotTasks
@@ -104,7 +104,7 @@ def reporting_fleet_error(spec: JobSpec, log: Log, to_named_error: ToNamedError)
         yield
     except Exception as error:
         streams: list[JobSpec] = []
-        with suppress(DamagedRecordError):  # then no ledger is known
+        with suppress(DamagedRecordError, StoredVersionError):  # then no ledger is known
             streams = fleet_streams(spec)
         named = to_named_error(error) or _unexpected(error, streams or [spec])
         in_threads(lambda stream: write_job_error(stream, named, log), streams)

@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_membe
 MAX_ENDED_SCANS = 5000
 """Ended scans that are kept, so that their outcome can be queried."""
 MAX_REQUESTS = 1000
+_NO_STATE = {"next_order": 0, "paused": False}
 
 StateChange = tuple[str, dict[str, Any] | None]
 """A ledger key and its new value; None deletes the key."""
@@ -49,8 +50,8 @@ class RequestRecord:
         scan_count: Number of its scans; they have consecutive orders.
         reason: Why it was refused.
         ts_ms: Time of the decision, milliseconds since 1970.
-        digest: Digest of the signal's content (``content_digest``); empty in records of earlier versions.
-        sequence: ``Signal.sequence``; empty in records of earlier versions, and of a request that no signal made.
+        digest: Digest of the signal's content (``content_digest``); empty for a request that no signal made.
+        sequence: ``Signal.sequence``; empty for a request that no signal made.
         sent_ms: When the signal was sent, milliseconds since 1970; 0 if it is not known.
     """
 
@@ -97,10 +98,10 @@ class RequestRecord:
         return cls(
             record.text("id"),
             cast(RequestVerdict, record.one_of("verdict", get_args(RequestVerdict))),
-            record.integer("first", 0),
-            record.integer("tables", 0),
-            record.text("reason", ""),
-            record.integer("ts_ms", 0),
+            record.integer("first"),
+            record.integer("tables"),
+            record.text("reason"),
+            record.integer("ts_ms"),
             record.text("digest", ""),
             record.text("sequence", ""),
             record.integer("sent_ms", 0),
@@ -232,15 +233,15 @@ def read_incremental_state(ledger: LedgerState) -> IncrementalState:
                 request = RequestRecord.from_json(value)
                 requests[request.id] = request
     with record_location(f"key {STATE_KEY}"):
-        state = Members(ledger.other_records.get(STATE_KEY, {}))
+        state = Members(ledger.other_records.get(STATE_KEY, _NO_STATE))
         # Even if the record is lost, no scan gets the order or the key ranges of another one.
         order_candidates = [
             0,
-            state.integer("next_order", 0),
+            state.integer("next_order"),
             *(order + 1 for order in scans),
             *(d.key_range.scan_number + 1 for d in done),
         ]
-        return IncrementalState(scans, tuple(done), requests, state.flag("paused", False), max(order_candidates))
+        return IncrementalState(scans, tuple(done), requests, state.flag("paused"), max(order_candidates))
 
 
 def state_changes(before: IncrementalState, after: IncrementalState) -> list[StateChange]:

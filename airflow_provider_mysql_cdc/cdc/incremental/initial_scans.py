@@ -74,7 +74,7 @@ def queue_initial_scans(state: IncrementalState, snapshot: InterruptedSnapshot, 
         done_ranges = [
             _done_range(scan, chunk, snapshot.done[chunk.id]) for chunk in chunks if chunk.id in snapshot.done
         ]
-        if done_ranges and all(chunk.columns and chunk.kinds for chunk in chunks):
+        if done_ranges and all(chunk.columns for chunk in chunks):
             scan = replace(scan, state="running", columns=chunks[0].columns, kinds=chunks[0].kinds, started_ms=now_ms)
             scan = replace(scan, counted_rows=sum(done_range.rows for done_range in done_ranges))
             ranges += done_ranges

@@ -54,7 +54,7 @@ def snapshot_status(ledger: LedgerState, signal_id: str | None) -> SnapshotStatu
         DamagedRecordError: A record of the ledger is not valid.
     """
     incremental = read_incremental_state(ledger).with_advanced_cursors()
-    signal_pending = any(signal_id in (None, record.get("id")) for record in ledger.signals.values())
+    signal_pending = any(signal_id in (None, record["id"]) for record in ledger.signals.values())
     if signal_id is None:
         scans = incremental.active_scans
         if not scans:

@@ -178,20 +178,20 @@ class TableScan:
             cast(SnapshotKind, record.one_of("kind", get_args(SnapshotKind))),
             record.text_or_none("condition"),
             record.text_or_none("surrogate"),
-            record.integer("chunk_size", 0),
+            record.integer("chunk_size"),
             cast(ScanState, record.one_of("state", get_args(ScanState))),
             columns,
             kinds,
             read_bound(record, "last", kinds),
             read_bound(record, "cursor", kinds),
-            record.integer("number", 0),
-            record.integer("rows", 0),
-            record.text("reason", ""),
-            record.integer("begun_ms", 0),
-            BinlogOffset.from_json(record.object("since")) if record.value("since", None) is not None else None,
-            record.text("form", ""),
-            record.flag("initial", False),
-            record.integer("counted", record.integer("rows", 0)),
+            record.integer("number"),
+            record.integer("rows"),
+            record.text("reason"),
+            record.integer("begun_ms"),
+            BinlogOffset.from_json(record.object("since")) if record.value("since") is not None else None,
+            record.text("form"),
+            record.flag("initial"),
+            record.integer("counted"),
         )
 
 
@@ -288,7 +288,7 @@ class DoneKeyRange:
             DamagedRecordError: It is something else.
         """
         record = as_members(data)
-        return cls(KeyRange.from_json(record.object("stretch")), record.integer("rows"), record.integer("left_out", 0))
+        return cls(KeyRange.from_json(record.object("stretch")), record.integer("rows"), record.integer("left_out"))
 
 
 def advance_cursor(scan: TableScan, done: Iterable[DoneKeyRange]) -> tuple[TableScan, list[DoneKeyRange]]:

@@ -62,10 +62,10 @@ class ConnectSettings:
             DamagedRecordError: It is something else.
         """
         members = Members(data)
-        conf = members.object("conf", {}).as_dict()
+        conf = members.object("conf").as_dict()
         return cls(
             members.text("url"),
             {name: str(value) for name, value in conf.items()},
-            members.texts("archives", ()),
-            members.texts("py_files", ()),
+            members.texts("archives"),
+            members.texts("py_files"),
         )

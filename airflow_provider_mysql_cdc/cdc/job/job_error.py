@@ -120,7 +120,7 @@ def read_job_error(ledger: LedgerState | None, owner: str, job: str) -> CdcError
         job: The submission's id.
     """
     record = (ledger.other_records if ledger is not None else {}).get(job_error_key(owner), {})
-    return from_json(record.get("error")) if job and record.get("job") == job else None
+    return from_json(record["error"]) if job and record.get("job") == job else None
 
 
 def _ledger_config(properties: Mapping[str, Any]) -> ConnectorConfig:

@@ -214,7 +214,7 @@ class JobLedger:
         Args:
             plan: The plan.
         """
-        records = plan_records(replace(plan, prefix=self._cfg[F.TOPIC_PREFIX]))
+        records = plan_records(plan)
         return [SideRecord(self._cfg.ledger_topic, key.encode(), value) for key, value in records.items()]
 
     def reserve_writers(self, count: int, ledger: LedgerState) -> None:

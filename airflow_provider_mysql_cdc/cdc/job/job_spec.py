@@ -12,7 +12,14 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.job.properties_encryption import decrypt_properties, encrypt_properties
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged_record, parse_json, record_location
+from airflow_provider_mysql_cdc.cdc.model.stored_record import (
+    Members,
+    damaged_record,
+    parse_json,
+    record_location,
+    require_version,
+    versioned,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +48,18 @@ class JobSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {
-            "mode": self.mode,
-            "properties": self.properties,
-            "plan": self.plan,
-            "owner": self.owner,
-            "run_for_s": self.run_for_s,
-            "id": self.id,
-            "run": self.run,
-            "options": self.options,
-        }
+        return versioned(
+            {
+                "mode": self.mode,
+                "properties": self.properties,
+                "plan": self.plan,
+                "owner": self.owner,
+                "run_for_s": self.run_for_s,
+                "id": self.id,
+                "run": self.run,
+                "options": self.options,
+            }
+        )
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> JobSpec:
@@ -58,8 +67,10 @@ class JobSpec:
 
         Raises:
             DamagedRecordError: It is something else.
+            StoredVersionError: It is of another version.
         """
         members = Members(data)
+        require_version(data)
         properties, plan = members.object("properties"), members.object("plan")
         for name in properties.names():
             if not isinstance(properties.value(name), (str, int)):
@@ -71,10 +82,10 @@ class JobSpec:
             properties.as_dict(),
             plan.as_dict(),
             members.text("owner"),
-            members.number("run_for_s", 0),
-            members.text("id", ""),
-            members.text("run", ""),
-            members.object("options", {}).as_dict(),
+            members.number("run_for_s"),
+            members.text("id"),
+            members.text("run"),
+            members.object("options").as_dict(),
         )
 
     def write(self, path: Path) -> None:
@@ -102,6 +113,7 @@ class JobSpec:
         Raises:
             StateError: The file is missing, or cannot be read.
             DamagedRecordError: The file is not a spec.
+            StoredVersionError: It is one of another version.
             ConfigError: Its properties are encrypted, and the key is missing or a different one.
         """
         try:
@@ -118,7 +130,9 @@ class JobSpec:
             ) from error
         with record_location(f"job spec {path}"):
             data = parse_json(text)
-            encrypted = Members(data).text("sealed", "")
+            members = Members(data)
+            require_version(data)
+            encrypted = members.text("sealed", "")
             if encrypted:
                 data = {**data, "properties": decrypt_properties(encrypted, _require_key(key(), path))}
             return cls.from_json(data)

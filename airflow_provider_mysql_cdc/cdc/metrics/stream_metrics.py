@@ -115,11 +115,11 @@ class StreamMetrics:
         """
         record = data if isinstance(data, Members) else Members(data)
         return cls(
-            StreamCounts.from_json(record.object("counts", {})),
-            record.object("snapshot", {}).as_dict(),
-            record.object("streaming", {}).as_dict(),
-            record.object("history", {}).as_dict(),
-            record.integer("at_ms", 0),
+            StreamCounts.from_json(record.object("counts")),
+            record.object("snapshot").as_dict(),
+            record.object("streaming").as_dict(),
+            record.object("history").as_dict(),
+            record.integer("at_ms"),
         )
 
 

@@ -56,7 +56,8 @@ class NativeCounts:
         Raises:
             DamagedRecordError: They are something else.
         """
-        return cls(record.integer("native_rows", 0), record.each_member("native_declined", Members.integer))
+        declined = record.each_member("native_declined", Members.integer) if "native_declined" in record else {}
+        return cls(record.integer("native_rows", 0), declined)
 
     def text(self) -> str:
         """Return what the job's log says of them; empty where there is nothing to tell."""

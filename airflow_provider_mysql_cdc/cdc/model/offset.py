@@ -221,19 +221,18 @@ class ResumePosition:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        data = {**self.offset.to_json(), "event": self.events, "statement": self.statements, "row": 0}
+        data = {**self.offset.to_json(), "event": self.events, "statement": self.statements}
         return data if self.gtid is None else {**data, "gtid": self.gtid, "row_bytes": self.row_bytes}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | Members) -> ResumePosition:
-        """Read what ``to_json`` wrote; a place behind rows lies behind BEGIN and CREATE, should it not say so.
+        """Read what ``to_json`` wrote.
 
         Raises:
             DamagedRecordError: It is something else.
         """
         record = as_members(data)
-        events = record.integer("event", 0)
-        statements = record.integer("statement", 2 if events else 0)
+        events, statements = record.integer("event"), record.integer("statement")
         gtid, row_bytes = record.value("gtid", None), record.integer("row_bytes", 0)
         if gtid is not None and not (isinstance(gtid, str) and _is_gtid_set(gtid)):
             raise record.member_error("gtid", "a GTID")

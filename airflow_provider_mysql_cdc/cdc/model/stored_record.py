@@ -2,6 +2,9 @@
 
 Every codec of a value that is written somewhere and read back (ledger, schema history, offset store, job spec) reads
 through ``Members``, so that a damaged or hostile record ends in one named error and never in a ``KeyError``.
+
+Each such record has the version of its form, which is compared before anything else of it is read. A record of another
+version, or without one, is refused; none is ever converted (docs/adr/0029-stored-version.md).
 """
 
 from __future__ import annotations
@@ -14,10 +17,13 @@ from typing import Any, TypeVar
 
 import orjson
 
-from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
+from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, StoredVersionError
 
 T = TypeVar("T")
 
+STORED_VERSION = 1
+"""Version of all stored forms together: whoever changes one of them raises it (docs/runbook.md says what users do)."""
+VERSION_MEMBER = "v"
 INT64_MAX = 2**63 - 1
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _REQUIRED: Any = object()
@@ -35,8 +41,44 @@ def damaged_record(why: str, where: str = "") -> DamagedRecordError:
         "a stored record is damaged",
         where=where,
         why=why,
-        remedy="use the version of this package that wrote it, or a newer one; no other program may write there "
-        "(docs/runbook.md, damaged records)",
+        remedy="find out what wrote it; no other program may write there (docs/runbook.md, damaged records)",
+    )
+
+
+def versioned(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of a record with the version of their form."""
+    return {**data, VERSION_MEMBER: STORED_VERSION}
+
+
+def require_version(record: object, where: str = "") -> None:
+    """Check that a record is of the version of the form that this package writes.
+
+    Args:
+        record: Its JSON; one that is no object has no version.
+        where: Topic, key and offset, table or file.
+
+    Raises:
+        StoredVersionError: It is of another one, or of none.
+    """
+    version = record.get(VERSION_MEMBER) if isinstance(record, Mapping) else None
+    if type(version) is not int or version != STORED_VERSION:
+        raise stored_version_error(version, where)
+
+
+def stored_version_error(found: object, where: str) -> StoredVersionError:
+    """Return the error of a record of another version.
+
+    Args:
+        found: Its version; None for a record without one.
+        where: Topic, key and offset, table or file.
+    """
+    return StoredVersionError(
+        "a stored record is of another version",
+        where=where,
+        why=f"it has {'no version' if found is None else f'version {_describe(found)}'}; this version of the package "
+        f"writes and reads version {STORED_VERSION} only",
+        remedy="use the version of the package that wrote it (CHANGELOG.md says which one reads which); or begin the "
+        "stream's state anew at the position that it has reached (docs/runbook.md, records of another version)",
     )
 
 
@@ -49,11 +91,12 @@ def record_location(where: str) -> Iterator[None]:
 
     Raises:
         DamagedRecordError: The record is damaged, with its place.
+        StoredVersionError: It is of another version, with its place.
     """
     try:
         yield
-    except DamagedRecordError as error:
-        raise damaged_record(error.why, error.where or where) from error
+    except (DamagedRecordError, StoredVersionError) as error:
+        raise error.located(where) from None
 
 
 def parse_json(text: str | bytes, where: str = "") -> Any:
@@ -82,7 +125,7 @@ def parse_json(text: str | bytes, where: str = "") -> Any:
 class Members:
     """Read the members of one stored JSON object.
 
-    A method's ``default`` is returned for a member that is missing, as in records of older versions; without one the
+    A method's ``default`` is returned for a member that is missing, because its writer leaves it out; without one the
     member is required.
 
     Args:
@@ -194,13 +237,13 @@ class Members:
         return tuple(Members(v, f"{self.path(name)}[{i}]") for i, v in enumerate(self.values(name, default)))
 
     def each_member(self, name: str, read: Callable[[Members, str], T]) -> dict[str, T]:
-        """Return what is read of each member of an object, none when it is missing.
+        """Return what is read of each member of an object.
 
         Args:
             name: The object.
             read: Reads one member.
         """
-        inner = self.object(name, {})
+        inner = self.object(name)
         return {key: read(inner, key) for key in inner.names()}
 
     def as_dict(self) -> dict[str, Any]:

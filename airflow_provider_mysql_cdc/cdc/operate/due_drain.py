@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.job.run_lock import is_held
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, require_version, versioned
 from airflow_provider_mysql_cdc.cdc.operate.lag import (
     BinlogState,
     DrainedOffset,
@@ -62,7 +62,7 @@ class DrainRequest:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {"end": self.end.to_json(), "at_ms": self.at_ms, "signals": sorted(self.signals)}
+        return versioned({"end": self.end.to_json(), "at_ms": self.at_ms, "signals": sorted(self.signals)})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> DrainRequest:
@@ -70,8 +70,10 @@ class DrainRequest:
 
         Raises:
             DamagedRecordError: It has other members.
+            StoredVersionError: It is of another version.
         """
         record = Members(data)
+        require_version(data)
         signals = frozenset(record.texts("signals"))
         return cls(BinlogOffset.from_json(record.object("end")), int(record.value("at_ms")), signals)
 

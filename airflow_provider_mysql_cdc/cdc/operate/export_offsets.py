@@ -23,7 +23,6 @@ from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, record_l
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of_ledger
 
 DOCUMENT_FORMAT = "mysql-cdc-offsets"
-DOCUMENT_VERSION = 1
 MAX_EXPORTED_OFFSETS = 1000
 """Most past offsets that are exported."""
 
@@ -95,7 +94,6 @@ def export_document(store: OffsetStore, prefix: str) -> dict[str, Any]:
         )
     return {
         "form": DOCUMENT_FORMAT,
-        "version": DOCUMENT_VERSION,
         "topic.prefix": prefix,
         "written_ms": time.time_ns() // 1_000_000,
         "state": state.to_json(),
@@ -112,25 +110,18 @@ def read_document(data: Mapping[str, Any], where: str = "document") -> OffsetsDo
 
     Raises:
         ConfigError: It is not a document of offsets.
-        StateError: Another version of this package wrote it, or it is damaged.
+        StoredVersionError: Its state, and so its history, is of another version.
+        DamagedRecordError: It is damaged.
     """
     if not isinstance(data, Mapping) or data.get("form") != DOCUMENT_FORMAT:
         raise ConfigError(
             "this is not a document of offsets", where=where, remedy="use the output of mysql-cdc offsets export"
         )
-    if data.get("version") != DOCUMENT_VERSION:
-        raise StateError(
-            "the document of offsets was written by another version of this package",
-            where=where,
-            why=f"its format version is {data.get('version')}; this package reads version {DOCUMENT_VERSION}",
-            remedy="install that version of the package here",
-        )
     with record_location(where):
         members = Members(data)
-        history = tuple(PastOffset.from_json(past) for past in members.objects("history", ()))
-        return OffsetsDocument(
-            members.text("topic.prefix"), StoredState.from_json(members.value("state"), where), history
-        )
+        state = StoredState.from_json(members.value("state"), where)
+        history = tuple(map(PastOffset.from_json, members.objects("history")))
+        return OffsetsDocument(members.text("topic.prefix"), state, history)
 
 
 def import_offsets(

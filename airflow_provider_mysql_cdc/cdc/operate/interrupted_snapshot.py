@@ -55,7 +55,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
     count_rows,
     delete_chunk_records,
     done_record,
-    read_in_view,
+    done_records,
     recorded_chunks,
     report_keys,
 )
@@ -131,7 +131,7 @@ def _finish_plan(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState, plan
     """Finish the snapshot in force, or let it begin again."""
     chunks, _ = recorded_chunks(ledger, plan.epoch)
     view = BinlogOffset.from_json(ledger.other_records[VIEW_KEY]["offset"])
-    done = read_in_view(ledger, plan.epoch)
+    done = done_records(ledger, plan.epoch, chunks)
     snapshot = InterruptedSnapshot(plan.epoch, tuple(chunks), done, view, record_format_digest(cfg))
     unfinished = snapshot.unfinished_tables
     if unfinished and (reason := _restart_reason(cfg, snapshot)) is not None:

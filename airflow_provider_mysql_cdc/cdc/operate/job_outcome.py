@@ -106,12 +106,12 @@ def job_outcome(state: StoredState, ledger: LedgerState | None, spec: JobSpec | 
     error_source = ERROR_CASES[spec is not None, complete, outcome is not None]
     counts: Mapping[CountsSource, Mapping[str, int]] = {
         "tally": {} if tally is None else tally.counts,
-        "outcome": {} if outcome is None else outcome.get("counts", {}),
+        "outcome": {} if outcome is None else outcome["counts"],
         "none": {},
     }
     errors: Mapping[ErrorSource, CdcError | None] = {
         "submission": None if spec is None else read_job_error(ledger, spec.owner, spec.id),
-        "outcome": from_json(outcome["error"]) if outcome and outcome.get("error") else None,
+        "outcome": from_json(outcome["error"]) if outcome and outcome["error"] else None,
         "none": None,
     }
     return JobOutcome(
@@ -136,4 +136,4 @@ def _last_outcome(ledger: LedgerState | None) -> dict[str, Any] | None:
     if ledger is None or not ledger.outcome:
         return None
     epoch = ledger.plan.epoch if ledger.plan else 0
-    return ledger.outcome if ledger.outcome.get("epoch") == epoch else None
+    return ledger.outcome if ledger.outcome["epoch"] == epoch else None

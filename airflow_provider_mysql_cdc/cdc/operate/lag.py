@@ -104,7 +104,7 @@ class DrainedOffset:
         """
         record = Members(data)
         offset = None if record.value("offset") is None else BinlogOffset.from_json(record.object("offset"))
-        return cls(offset, record.value("settled_ms", None), record.value("pending", None))
+        return cls(offset, record.value("settled_ms"), record.value("pending"))
 
 
 @dataclass(frozen=True, slots=True)

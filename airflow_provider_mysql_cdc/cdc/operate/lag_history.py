@@ -60,14 +60,13 @@ class LagPoint:
             DamagedRecordError: It is something else.
         """
         record = Members(data)
-        lag = None if record.value("event_lag_ms", None) is None else record.integer("event_lag_ms")
         return cls(
             record.integer("at_ms"),
             record.integer("until_ms"),
-            record.integer("epoch", 0),
-            record.integer("events", 0),
-            lag,
-            record.integer("most_ms", 0),
+            record.integer("epoch"),
+            record.integer("events"),
+            record.integer_or_none("event_lag_ms"),
+            record.integer("most_ms"),
         )
 
 

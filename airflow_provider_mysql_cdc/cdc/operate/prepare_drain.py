@@ -33,7 +33,7 @@ from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.internal_topics import require_durable_topics
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_position
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.check_source import check_source, log_warnings
 from airflow_provider_mysql_cdc.cdc.operate.kafka_findings import topic_warnings
 from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
@@ -163,7 +163,7 @@ def _next_batch(
         check_signal_table(cfg, conn, log)
         if state.committed is None:  # before the ledger is created, which a table's topic would otherwise share with it
             topics_of_tables(cfg, captured_tables(conn, cfg))
-        start, continued_from = _stream_start(cfg, conn, state, ledger, log)
+        start, continued_from = _stream_start(cfg, conn, state, log)
         epoch, record_weights = state.epoch + 1, topic_weights(ledger)
         plan = plan_drain(
             cfg,
@@ -188,20 +188,17 @@ def _next_batch(
 
 
 def _stream_start(
-    cfg: ConnectorConfig, conn: Any, state: StoredState, ledger: LedgerState | None, log: Log
+    cfg: ConnectorConfig, conn: Any, state: StoredState, log: Log
 ) -> tuple[BinlogOffset, BinlogOffset | None]:
     """Return where the next batch begins; and the stored offset, if it belongs to another server."""
     if state.committed is None:
         return _first_offset(cfg, conn), None
-    end = None if ledger is None else ledger.end()
-    # The ledger's GTID set is exact (``LedgerState.end``); that of a state which an older version stored may not be.
-    committed = end if end is not None and same_position(state.committed, end) else state.committed
-    start = place_on_server(cfg, conn, committed, log)
-    if start is committed:
+    start = place_on_server(cfg, conn, state.committed, log)
+    if start is state.committed:
         return start, None
-    require_fit_server(cfg, conn, committed, state.epoch + 1)
-    log(change_line(committed, start, cfg.connection_settings().address()))
-    return start, committed
+    require_fit_server(cfg, conn, state.committed, state.epoch + 1)
+    log(change_line(state.committed, start, cfg.connection_settings().address()))
+    return start, state.committed
 
 
 def other_active_run(cfg: ConnectorConfig, owner: str) -> str | None:

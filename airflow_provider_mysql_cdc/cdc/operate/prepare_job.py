@@ -57,7 +57,7 @@ def topic_weights(ledger: LedgerState | None) -> dict[str, int]:
     Args:
         ledger: The ledger; None before the first batch.
     """
-    return dict(ledger.outcome.get("counts", {})) if ledger and ledger.outcome else {}
+    return dict(ledger.outcome["counts"]) if ledger and ledger.outcome else {}
 
 
 def with_topics(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerState | None) -> BatchPlan:

@@ -59,7 +59,7 @@ def snapshot_tables(ledger: LedgerState) -> list[TableChunks]:
         return []
     grouped: dict[str, list[Mapping[str, Any]]] = {}
     for name, record in ledger.chunks.items():
-        if record["epoch"] == plan.epoch and "chunk" in record:
+        if record["epoch"] == plan.epoch:
             grouped.setdefault(name.rpartition("/")[0], []).append(record)
     return [_table(table, grouped[table]) for table in sorted(grouped)]
 
@@ -71,8 +71,8 @@ def _table(table: str, records: Iterable[Mapping[str, Any]]) -> TableChunks:
     return TableChunks(
         table,
         tuple("offset" in record for record in ordered),
-        sum(int(record.get("rows", 0)) for record in done),
-        sum(int(record["chunk"].get("rows", 0)) for record in left),
+        sum(int(record["rows"]) for record in done),
+        sum(int(record["chunk"]["rows"]) for record in left),
     )
 
 

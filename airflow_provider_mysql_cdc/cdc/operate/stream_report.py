@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import JOB_ERROR_PREFIX, VERIFY_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import JOB_ERROR_PREFIX, VERIFY_KEY, VERIFY_TABLE_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import decode
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_json
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
-from airflow_provider_mysql_cdc.cdc.model.stored_record import as_members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import as_members, record_location
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import StreamStatus
 from airflow_provider_mysql_cdc.cdc.signals.signal import pending_signals
 from airflow_provider_mysql_cdc.cdc.signals.table_names import entry_for
@@ -81,7 +81,7 @@ def _errors(ledger: LedgerState) -> Iterator[ReportJson]:
     """Yield the errors that jobs have ended with, with their remedies."""
     for key, record in ledger.other_records.items():
         if key.startswith(JOB_ERROR_PREFIX):
-            yield _error(from_json(record.get("error")), int(record.get("ts_ms", 0)), str(record.get("owner", "")))
+            yield _error(from_json(record["error"]), int(record["ts_ms"]), str(record["owner"]))
 
 
 def _error(error: CdcError, ts_ms: int, owner: str) -> ReportJson:
@@ -109,21 +109,30 @@ def _verification(ledger: LedgerState) -> ReportJson | None:
     if summary is None:
         return None
     record = as_members(summary)
-    verdicts = [v for v in map(decode, ledger.verdicts.values()) if v.get("run") == summary.get("run")]
-    different = [v for v in verdicts if any(v.get("findings", {}).values()) or v.get("not_compared")]
+    verdicts = [v for v in _verdicts(ledger).values() if v["run"] == summary["run"]]
+    different = [v for v in verdicts if any(v["findings"].values()) or v["not_compared"]]
     return {
         "started_ms": record.integer("started_ms"),
         "ended_ms": record.integer("ended_ms"),
-        "equal": record.flag("equal", False),
-        "clean": record.flag("clean", False),
+        "equal": record.flag("equal"),
+        "clean": record.flag("clean"),
         "tables": len(verdicts),
-        "rows": sum(int(v.get("rows", 0)) for v in verdicts),
+        "rows": sum(int(v["rows"]) for v in verdicts),
         "different": [
-            {"table": v["table"], "findings": dict(v.get("findings", {})), "not_compared": v.get("not_compared")}
+            {"table": v["table"], "findings": dict(v["findings"]), "not_compared": v["not_compared"]}
             for v in sorted(different, key=lambda v: str(v["table"]))[:MAX_ENTRIES]
         ],
         "different_tables": len(different),
     }
+
+
+def _verdicts(ledger: LedgerState) -> dict[str, ReportJson]:
+    """Return the last verdict about each table."""
+    verdicts = {}
+    for table, value in ledger.verdicts.items():
+        with record_location(f"key {VERIFY_TABLE_PREFIX}{table}"):
+            verdicts[table] = decode(value)
+    return verdicts
 
 
 def table_counts(ledger: LedgerState, counts: Mapping[str, int]) -> list[ReportJson]:
@@ -134,10 +143,9 @@ def table_counts(ledger: LedgerState, counts: Mapping[str, int]) -> list[ReportJ
         counts: Records of the last run by table.
     """
     verdicts: dict[str, str] = {}
-    for table, value in ledger.verdicts.items():
-        verdict = decode(value)
-        different = any(verdict.get("findings", {}).values())
-        verdicts[table] = "not compared" if verdict.get("not_compared") else "different" if different else "equal"
+    for table, verdict in _verdicts(ledger).items():
+        different = any(verdict["findings"].values())
+        verdicts[table] = "not compared" if verdict["not_compared"] else "different" if different else "equal"
     return [
         {"table": table, "records": counts.get(table, 0), "verdict": verdicts.get(table)}
         for table in sorted({*counts, *verdicts})

@@ -162,11 +162,11 @@ def status_of(stream: str, ledger: LedgerState, lag: StreamLag, *, active: bool 
     tally, progress = current_tally(ledger), ledger.other_records.get(PROGRESS_KEY)
     metrics, progress_ms = StreamMetrics() if tally is None else tally.metrics, None
     tables: Sequence[Mapping[str, Any]] = ()
-    if progress is not None and ledger.plan is not None and progress.get("epoch") == ledger.plan.epoch:
+    if progress is not None and ledger.plan is not None and progress["epoch"] == ledger.plan.epoch:
         record = Members(progress)
         progress_ms = record.integer("at_ms")
         if not ledger.complete():
-            metrics, tables = StreamMetrics.from_json(record.object("metrics")), progress.get("tables") or ()
+            metrics, tables = StreamMetrics.from_json(record.object("metrics")), progress["tables"]
     return StreamStatus(stream, at_ms, active, lag, metrics, _batch(ledger), progress_ms, tables)
 
 
@@ -176,7 +176,7 @@ def _batch(ledger: LedgerState) -> dict[str, Any]:
         return {}
     batch: dict[str, Any] = {"epoch": plan.epoch, "kind": plan.kind, "complete": ledger.complete(), "owner": plan.owner}
     if outcome is not None:
-        error = outcome.get("error")
+        error = outcome["error"]
         batch |= {"ok": bool(outcome["ok"]), "ended_ms": int(outcome["ts_ms"]), "outcome_of": outcome["epoch"]}
         batch |= {} if error is None else {"error": error}
     return batch

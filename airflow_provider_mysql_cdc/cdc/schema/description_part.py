@@ -32,7 +32,7 @@ class DescriptionPart:
 
     @classmethod
     def from_members(cls, members: Members) -> DescriptionPart:
-        """Read what ``to_json`` wrote; members of later versions are ignored.
+        """Read what ``to_json`` wrote.
 
         Args:
             members: The members.

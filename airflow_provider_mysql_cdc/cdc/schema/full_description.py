@@ -2,7 +2,7 @@
 
 A drain writes it between two batches, in one Kafka transaction. The description says the same as the records before it;
 without it, the cost of each start would grow with every statement of the stream. It has the members that snapshots
-write too, so an older version reads it as the description of a snapshot, and Debezium reads its ``tableChanges``.
+write too, so Debezium reads its ``tableChanges``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.schema_change import change_dict, snapshot_statements
-from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError, StoredVersionError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import quote_name
 from airflow_provider_mysql_cdc.cdc.schema.description_part import DescriptionPart
@@ -163,7 +163,7 @@ def starts_complete_description(values: Sequence[bytes], bases: Iterable[BinlogO
         if len(described) < records or not all(b'"part":{' in value for value in described):
             return False
         return _same_description(HistoryRecord.from_bytes(described[-1]), first)
-    except SchemaError:  # whoever reads all records names the damaged one
+    except (SchemaError, StoredVersionError):  # whoever reads all records names the damaged one
         return False
 
 

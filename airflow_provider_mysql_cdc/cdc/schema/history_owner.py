@@ -87,13 +87,13 @@ def begins_with_description(cfg: ConnectorConfig, first: int, info: TopicInfo) -
     Raises:
         SinkError: Kafka cannot be read.
     """
-    bounds = {0: (first, first + 1)}
+    bounds, where = {0: (first, first + 1)}, f"topic {cfg.history_topic}, offset {first}"
     try:
         records = read_between(
             cfg.kafka_settings(), cfg.history_topic, bounds, timeout_s=_SAMPLE_TIMEOUT_S, topic_id=info.id
         )
         record = next(iter(records), None)
-        return record is not None and HistoryRecord.from_bytes(record.value or b"").starts_description
+        return record is not None and HistoryRecord.from_bytes(record.value or b"", where).starts_description
     except (HiddenByTransaction, SchemaError):
         return False
 

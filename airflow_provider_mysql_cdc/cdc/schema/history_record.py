@@ -16,7 +16,13 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.schema_change import change_dict
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged_record, parse_json
+from airflow_provider_mysql_cdc.cdc.model.stored_record import (
+    Members,
+    damaged_record,
+    parse_json,
+    require_version,
+    versioned,
+)
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.schema.description_part import DescriptionPart
 from airflow_provider_mysql_cdc.cdc.schema.stored_structure import read_structure, structure_json
@@ -137,13 +143,14 @@ class HistoryRecord:
         if self.part is not None:
             data["part"] = self.part.to_json()
         try:
-            return orjson.dumps(data)
+            return orjson.dumps(versioned(data))
         except TypeError:  # a lone surrogate, in a name that the server wrote that way
-            return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+            text = json.dumps(versioned(data), ensure_ascii=False, separators=(",", ":"))
+            return text.encode("utf-8", "surrogatepass")
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str = "") -> HistoryRecord:
-        """Read what ``to_bytes`` wrote; members of later versions are ignored.
+        """Read what ``to_bytes`` wrote.
 
         Args:
             data: The record's value.
@@ -151,18 +158,21 @@ class HistoryRecord:
 
         Raises:
             SchemaError: The record is damaged.
+            StoredVersionError: It is of another version.
         """
         try:
-            return cls._read(data)
+            return cls._read(data, where)
         except DamagedRecordError as error:
             raise SchemaError(
                 "a schema history record is damaged", where=where, why=error.why, remedy=REBUILD_REMEDY
             ) from error
 
     @classmethod
-    def _read(cls, data: bytes) -> HistoryRecord:
-        record = Members(parse_history_json(data))
-        position, context = record.object("position"), record.object("context", {})
+    def _read(cls, data: bytes, where: str) -> HistoryRecord:
+        members = parse_history_json(data)
+        record = Members(members)
+        require_version(members, where)
+        position, context = record.object("position"), record.object("context")
         if not isinstance(ddl := record.value("ddl"), str):
             raise record.member_error("ddl", "a string")
         return cls(
@@ -173,7 +183,7 @@ class HistoryRecord:
             db=record.text("databaseName"),
             ddl=ddl,
             context=_context_of(context),
-            table_changes=tuple(change.as_dict() for change in record.objects("tableChanges", ())),
+            table_changes=tuple(change.as_dict() for change in record.objects("tableChanges")),
             snapshot=position.flag("snapshot", False),
             between=position.flag("between", False),
             structure=None if "structure" not in record else read_structure(record.object("structure")),

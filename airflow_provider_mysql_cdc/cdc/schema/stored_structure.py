@@ -32,7 +32,7 @@ def _set_fields(value: Table | Column | UniqueIndex) -> dict[str, Any]:
 
 
 def read_structure(members: Members) -> Table:
-    """Read what ``structure_json`` wrote; members of later versions are ignored.
+    """Read what ``structure_json`` wrote.
 
     Args:
         members: The structure's members.

@@ -3,7 +3,7 @@
 Each partition is read from the offset that the ledger stores. The offsets advance in the transaction that commits the
 effects of the signals, so each is carried out once. The first read starts at the beginning of the topic, as in Debezium
 3.6.1 (``KafkaSignalChannel``), or at its end with ``signal.consumer.auto.offset.reset=latest``. Debezium reads
-partition 0 only, and so did earlier versions.
+partition 0 only.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ _READ_TIMEOUT_S = 30.0
 _POLL_INTERVAL_S = 0.05
 LATEST_RESETS = ("latest", "largest", "end")
 """Values of ``auto.offset.reset`` with which the first read of the topic begins at its end."""
-_LATE_TYPES = ("execute-snapshot", "stop-snapshot", "log")
-"""Types that do no harm when they are carried out long after they were sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +45,21 @@ class SignalOffsets:
         topic: The topic.
         topic_id: Kafka's id of it; None if it is not known.
         offsets: The next offset to read, by partition.
-        unread: Ends of the records that earlier versions have not read, by partition, as long as some of them remain;
-            None in a record of such a version.
     """
 
     topic: str
     topic_id: str | None
     offsets: Mapping[int, int]
-    unread: Mapping[int, int] | None = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON; ``offset`` is that of partition 0, as in earlier versions."""
-        others = {str(p): offset for p, offset in self.offsets.items() if p}
-        members = {"topic": self.topic, "id": self.topic_id, "offset": self.offsets.get(0, 0), "partitions": others}
-        unread = {str(p): end for p, end in (self.unread or {}).items() if self.offsets.get(p, 0) < end}
-        return members | ({"unread": unread} if unread else {})
+        """Return plain JSON."""
+        offsets = {str(p): offset for p, offset in self.offsets.items()}
+        return {"topic": self.topic, "id": self.topic_id, "offsets": offsets}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SignalOffsets:
-        """Read what ``to_json`` or an earlier version wrote."""
-        offsets = {0: int(data["offset"])} | {int(p): int(offset) for p, offset in data.get("partitions", {}).items()}
-        unread = {int(p): int(end) for p, end in data.get("unread", {}).items()} if "partitions" in data else None
-        return cls(data["topic"], data.get("id"), offsets, unread)
+        """Read what ``to_json`` wrote."""
+        return cls(data["topic"], data["id"], {int(p): offset for p, offset in data["offsets"].items()})
 
 
 @dataclass(slots=True)
@@ -179,14 +170,13 @@ class KafkaSignalChannel:
         current_id = topic_id(admin, topic)
         stored = self._stored_offsets(ledger, current_id, result)
         ranges = self._offset_ranges(stored, partitions, result)
-        unread = self._unread_before(stored, ranges, result)
         deadline = time.monotonic() + self._poll_timeout_s
         while all(start >= end for start, end in ranges.values()) and time.monotonic() < deadline:
             time.sleep(min(_POLL_INTERVAL_S, max(0.0, deadline - time.monotonic())))
             ends = end_offsets(admin, topic, partitions, stable=True)
             ranges = {p: (start, max(end, ends[p][1])) for p, (start, end) in ranges.items()}
-        next_offsets = self._read_signals(ranges, unread, current_id or "", result)
-        new_offset = SignalOffsets(topic, current_id, next_offsets, unread).to_json()
+        next_offsets = self._read_signals(ranges, current_id or "", result)
+        new_offset = SignalOffsets(topic, current_id, next_offsets).to_json()
         if ledger.other_records.get(SIGNAL_OFFSET_KEY) != new_offset:
             result.new_offset = new_offset
 
@@ -211,7 +201,7 @@ class KafkaSignalChannel:
             return {p: (end if from_latest else first, end) for p, (first, end) in bounds.items()}
         ranges = {}
         for partition, (first, end) in bounds.items():
-            offset = stored.offsets.get(partition, end if from_latest and stored.unread is None else first)
+            offset = stored.offsets.get(partition, first)
             if offset < first:
                 result.log_lines.append(
                     f"{self._partition_name(partition)} now begins with offset {first}: the signals from offset "
@@ -221,28 +211,10 @@ class KafkaSignalChannel:
             ranges[partition] = min(max(offset, first), max(end, first)), end
         return ranges
 
-    def _unread_before(
-        self, stored: SignalOffsets | None, ranges: Mapping[int, tuple[int, int]], result: PollResult
-    ) -> dict[int, int]:
-        """Return the ends of the records that an earlier version, which read partition 0 only, has not read."""
-        if stored is None:
-            return {}
-        if stored.unread is not None:
-            return {p: end for p, end in stored.unread.items() if p in ranges and ranges[p][0] < end}
-        unread = {p: end for p, (start, end) in ranges.items() if p and start < end}
-        if unread:
-            result.log_lines.append(
-                f"earlier versions read only partition 0 of the signal topic {self._topic}; the records of its "
-                f"partitions {', '.join(map(str, unread))} are read now"
-            )
-        return unread
-
     def _partition_name(self, partition: int) -> str:
         return f"partition {partition} of " * bool(partition) + f"the signal topic {self._topic}"
 
-    def _read_signals(
-        self, ranges: Mapping[int, tuple[int, int]], unread: Mapping[int, int], topic_id: str, result: PollResult
-    ) -> dict[int, int]:
+    def _read_signals(self, ranges: Mapping[int, tuple[int, int]], topic_id: str, result: PollResult) -> dict[int, int]:
         """Read the records of all partitions; return the offsets at which the next poll starts."""
         positions = {p: start for p, (start, _) in ranges.items()}
         size = other_keys = 0
@@ -264,8 +236,6 @@ class KafkaSignalChannel:
                 sent_ms=max(0, record.timestamp_ms),
                 partition=record.partition,
             )
-            if record.offset < unread.get(record.partition, 0) and signal.type.strip() not in _LATE_TYPES:
-                signal = replace(signal, invalid_reason=signal.invalid_reason or _late_reason(record))
             name = f"{record.partition}-{record.offset}" if record.partition else str(record.offset)
             result.signals.append((signal.ledger_key(name), signal))
         if other_keys:
@@ -273,13 +243,6 @@ class KafkaSignalChannel:
                 f"{other_keys} records of the signal topic {self._topic} are skipped: their key is not {self._prefix}"
             )
         return positions
-
-
-def _late_reason(record: TopicRecord) -> str:
-    return (
-        f"it is in partition {record.partition} of the signal topic, which earlier versions did not read, and may be "
-        "out of date; send it again if it is still wanted"
-    )
 
 
 def record_id(record: TopicRecord, topic_id: str) -> str:

@@ -13,7 +13,6 @@ from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import (
     KeyValue,
     key_kind_of,
     kind_name,
-    text_literal,
 )
 
 Bound = tuple[KeyValue, ...]
@@ -31,7 +30,7 @@ class SnapshotChunk:
         high: Inclusive upper bound, or None.
         last: Whether this is the table's last chunk.
         rows: Estimated number of rows, for load balancing and progress.
-        kinds: The kind of each column (``key_kinds``); empty for chunks of older versions.
+        kinds: The kind of each column (``key_kinds``).
     """
 
     table: TableId
@@ -70,10 +69,10 @@ class SnapshotChunk:
             DamagedRecordError: The record is not a valid chunk.
         """
         stored = as_members(data)
-        columns, kinds = stored.texts("columns"), stored.texts("kinds", ())
+        columns, kinds = stored.texts("columns"), stored.texts("kinds")
         if not all(columns):
             raise stored.member_error("columns", "a list of column names")
-        if kinds and (len(kinds) != len(columns) or None in map(key_kind_of, kinds)):
+        if len(kinds) != len(columns) or None in map(key_kind_of, kinds):
             raise stored.member_error(
                 "kinds", "a known kind for each column: SIGNED, DATE, a character set and its collation"
             )
@@ -90,15 +89,13 @@ class SnapshotChunk:
 
 
 def _read_bound(stored: Members, name: str, columns: tuple[str, ...], kinds: tuple[str, ...]) -> Bound | None:
-    """Return a bound: one value for each column, validated against the column's kind if that is stored."""
+    """Return a bound: one value for each column, validated against the column's kind."""
     if stored.value(name) is None:
         return None
     values = stored.values(name)
     if not columns or len(values) != len(columns) or not all(is_integer(v) or is_text(v) for v in values):
         raise stored.member_error(name, "an integer or a text for each column")
-    if kinds and not all(
-        k is not None and k.is_written_form(v) for v, k in zip(values, map(key_kind_of, kinds), strict=True)
-    ):
+    if not all(k is not None and k.is_written_form(v) for v, k in zip(values, map(key_kind_of, kinds), strict=True)):
         raise stored.member_error(name, "a value of its column's kind")
     return values
 
@@ -157,16 +154,13 @@ def bound_condition(columns: tuple[str, ...], bound: Bound, kinds: tuple[str, ..
     Args:
         columns: The columns.
         bound: The bound.
-        kinds: The kind of each column; empty for chunks of older versions, whose bounds are integers and texts.
+        kinds: The kind of each column.
         greater: Whether to return the condition for greater keys.
 
     Raises:
         ValueError: A kind does not exist.
     """
-    if kinds:
-        literals = [_require_kind(k).literal(v) for v, k in zip(bound, kinds, strict=True)]
-    else:
-        literals = [str(v) if isinstance(v, int) else text_literal(v) for v in bound]
+    literals = [_require_kind(k).literal(v) for v, k in zip(bound, kinds, strict=True)]
     return compare([*map(quote_name, columns)], literals, greater=greater)
 
 

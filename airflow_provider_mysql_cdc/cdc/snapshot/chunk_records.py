@@ -12,14 +12,13 @@ table that is not read completely has become a scan, which windows of the drain 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import (
     CHUNK_PREFIX,
     SNAPSHOT_KEY,
     TABLE_REPORT_PREFIX,
-    VIEW_KEY,
 )
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -75,7 +74,7 @@ def recorded_chunks(ledger: LedgerState, epoch: int) -> tuple[list[SnapshotChunk
     snapshot_record = ledger.snapshot or {}
     list_id = snapshot_record.get("list") if snapshot_record.get("epoch") == epoch else None
     chunk_records = [
-        r for r in ledger.chunks.values() if list_id is not None and (r["epoch"], r.get("list")) == (epoch, list_id)
+        r for r in ledger.chunks.values() if list_id is not None and (r["epoch"], r["list"]) == (epoch, list_id)
     ]
     chunk_records.sort(key=lambda r: int(r["order"]))
     if list_id is None or len(chunk_records) != snapshot_record["count"]:
@@ -91,23 +90,16 @@ def recorded_chunks(ledger: LedgerState, epoch: int) -> tuple[list[SnapshotChunk
     return chunks, {c.id: {"list": list_id, "order": n} for n, c in enumerate(chunks)}
 
 
-def read_in_view(ledger: LedgerState, epoch: int) -> dict[str, dict[str, Any]]:
-    """Return the records of the chunks that were read in the snapshot's own view, by chunk id.
-
-    An earlier version read the rest of an interrupted snapshot in further views; those chunks count as not read.
+def done_records(ledger: LedgerState, epoch: int, chunks: Iterable[SnapshotChunk]) -> dict[str, dict[str, Any]]:
+    """Return the records of the listed chunks that are read, by chunk id.
 
     Args:
         ledger: The ledger.
         epoch: The snapshot's epoch.
+        chunks: The list.
     """
-    view = ledger.other_records.get(VIEW_KEY)
-    if view is None or view["epoch"] != epoch:
-        return {}
-    return {
-        id_: record
-        for id_, record in ledger.done_chunks(epoch).items()
-        if record["offset"] == view["offset"] and "gone" not in record
-    }
+    done = ledger.done_chunks(epoch)
+    return {chunk.id: done[chunk.id] for chunk in chunks if chunk.id in done}
 
 
 def delete_chunk_records(job: JobLedger, ledger: LedgerState) -> None:
@@ -154,7 +146,7 @@ def count_rows(cfg: ConnectorConfig, job: JobLedger, done: Mapping[str, dict[str
         topic = record_topics.table_topic_name(cfg, table)
         for counter, name, n in (
             (counts, topic, int(record["rows"])),
-            (counts, topic + SKIPPED_SUFFIX, int(record.get("left_out", 0))),
+            (counts, topic + SKIPPED_SUFFIX, int(record["left_out"])),
             (counts, topic + NULLED_SUFFIX, int(record.get("nulled", 0))),
             (tables, table.path(), int(record["rows"])),
         ):

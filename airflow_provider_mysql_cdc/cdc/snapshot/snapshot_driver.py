@@ -60,6 +60,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
     count_rows,
     delete_chunk_records,
     done_record,
+    done_records,
     record_chunks,
     recorded_chunks,
     report_keys,
@@ -143,7 +144,7 @@ class _SnapshotDriver:
         if ledger.complete():
             self.log(f"snapshot {self.plan.epoch} was completed by another attempt")
             outcome = ledger.outcome or {}
-            counts = outcome.get("counts", {}) if outcome.get("epoch") == self.plan.epoch else {}
+            counts = outcome["counts"] if outcome.get("epoch") == self.plan.epoch else {}
             return dict(counts), BinlogOffset.from_json((ledger.snapshot or {})["offset"])
         self.job.metrics.snapshot, self.job.metrics.snapshot_tables = self.meter.attributes, self.meter.tables
         if self._view_recorded(ledger):
@@ -325,8 +326,7 @@ class _SnapshotDriver:
         """Check that every chunk is committed, and store where the drain begins."""
         faults.fault_point("snapshot.before_books")
         ledger = self.job.read()
-        every_done = ledger.done_chunks(self.plan.epoch)
-        done = {c.id: every_done[c.id] for c in chunks if c.id in every_done}
+        done = done_records(ledger, self.plan.epoch, chunks)
         missing = [c.id for c in chunks if c.id not in done]
         view = ledger.other_records.get(VIEW_KEY)
         if missing or view is None:
@@ -372,4 +372,4 @@ class _SnapshotDriver:
 
 def _rows_read(record: dict[str, Any]) -> int:
     """Return how many rows of a chunk were read: those that were written, and those that were left out."""
-    return int(record["rows"]) + int(record.get("left_out", 0))
+    return int(record["rows"]) + int(record["left_out"])

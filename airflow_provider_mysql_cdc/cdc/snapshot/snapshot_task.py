@@ -236,7 +236,6 @@ class SnapshotTask:
             "rows": written.written,
             "left_out": written.unreadable,
             **({"nulled": written.nulled} if written.nulled else {}),
-            "writer": self.index,
             "attempt": self.plan.attempt,
             **self._new_native_counts().members(),
         }

@@ -137,7 +137,7 @@ def _end_of_view(
     rows = Counter[TableId]()
     for chunk in chunks:
         if (record := done.get(chunk.id)) is not None:
-            rows[chunk.table] += int(record["rows"]) + int(record.get("left_out", 0))
+            rows[chunk.table] += int(record["rows"]) + int(record["left_out"])
     read_tables = {chunk.table for chunk in chunks if chunk.id in done}
     for table in tables:
         state = ledger.other_records.get(_report_key(table), {}).get("state")

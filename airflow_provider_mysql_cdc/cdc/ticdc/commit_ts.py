@@ -11,7 +11,7 @@ their place in that order. Each writer reads all transactions of a batch, so all
 often they read it, and on whichever server that has executed them in the same order.
 
 A writer that goes on behind its marker does not go below the marker's number, and gives the rest of a transaction
-the number that its committed part has: an earlier version, or a server with another order, may have computed others.
+the number that its committed part has: a server with another order may have computed others.
 """
 
 from __future__ import annotations

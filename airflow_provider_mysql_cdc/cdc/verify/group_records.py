@@ -148,7 +148,7 @@ def done_keys(ledger: LedgerState, *, except_run: str = "") -> Iterator[str]:
         except_run: Id of a run whose records are left out.
     """
     for key, value in ledger.other_records.items():
-        if key.startswith(VERIFY_DONE_PREFIX) and (not except_run or value.get("run") != except_run):
+        if key.startswith(VERIFY_DONE_PREFIX) and (not except_run or value["run"] != except_run):
             yield key
 
 

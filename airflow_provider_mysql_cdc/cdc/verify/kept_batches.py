@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PLAN_KEY, WRITER_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL, Marker, decode
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
+from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, StoredVersionError
 from airflow_provider_mysql_cdc.cdc.model.stored_record import as_members
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic
 from airflow_provider_mysql_cdc.cdc.verify.source_place import place_order
@@ -109,7 +109,7 @@ def kept_batches(records: Iterable[TopicRecord]) -> tuple[KeptBatch, ...]:
                 of_epoch.pop(marker.writer, None)
                 if marker.done:
                     of_epoch[marker.writer] = marker, record.timestamp_ms
-        except DamagedRecordError:
+        except (DamagedRecordError, StoredVersionError):
             continue  # whoever reads the ledger's state names it
     batches = [
         batch
@@ -121,8 +121,8 @@ def kept_batches(records: Iterable[TopicRecord]) -> tuple[KeptBatch, ...]:
 
 def _read_plan(value: bytes) -> tuple[int, _Plan]:
     plan = as_members(decode(value))
-    prepared, continued = bool(plan.objects("prepared", ())), plan.value("continued_from", None) is not None
-    begun_ms = plan.integer("created_ms", 0)
+    prepared, continued = bool(plan.objects("prepared")), plan.value("continued_from", None) is not None
+    begun_ms = plan.integer("created_ms")
     return plan.integer("epoch"), _Plan(plan.text("kind"), plan.integer("writers"), begun_ms, prepared, continued)
 
 

@@ -140,9 +140,9 @@ class TableVersions:
             )
             for each in record.objects("versions")
         )
-        view_ts, moved_back = (None if record.value(n, None) is None else record.integer(n) for n in _PLACES)
-        repeated = None if data.get("repeated") is None else RepeatedRange(*data["repeated"])
-        return cls(tuple(versions), record.flag("one_binlog", True), view_ts, moved_back, repeated)
+        view_ts, moved_back = map(record.integer_or_none, _PLACES)
+        repeated = None if data["repeated"] is None else RepeatedRange(*data["repeated"])
+        return cls(tuple(versions), record.flag("one_binlog"), view_ts, moved_back, repeated)
 
 
 def read_versions(

@@ -71,13 +71,13 @@ def read_verify_result(ledger: LedgerState, run: str = "") -> VerifyResult | Non
         DamagedRecordError: This package has not written a record.
     """
     summary = ledger.other_records.get(VERIFY_KEY)
-    if summary is None or (run and summary.get("run") != run):
+    if summary is None or (run and summary["run"] != run):
         return None
     verdicts = []
     for table, value in sorted(ledger.verdicts.items()):
         with record_location(f"key {VERIFY_TABLE_PREFIX}{table}"):
             verdict = decode(value)
-            if verdict.get("run") == summary.get("run"):
+            if verdict["run"] == summary["run"]:
                 verdicts.append(verdict)
     with record_location(f"key {VERIFY_KEY}"):
         return VerifyResult.from_json({**summary, "tables": verdicts})

@@ -65,11 +65,11 @@ class VerifyRequest:
         """
         record = as_members(data)
         return cls(
-            tuple(record.texts("tables", ())),
-            record.number("sample_percent", 100.0),
+            tuple(record.texts("tables")),
+            record.number("sample_percent"),
             RepairMode(record.one_of("repair", [str(mode) for mode in RepairMode])),
             record.integer("examples", high=MAX_EXAMPLES),
-            record.flag("show_values", True),
-            record.flag("history", False),
-            record.flag("checksums", True),
+            record.flag("show_values"),
+            record.flag("history"),
+            record.flag("checksums"),
         )

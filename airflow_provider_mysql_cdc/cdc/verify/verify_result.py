@@ -94,14 +94,14 @@ class Example:
             DamagedRecordError: It is something else.
         """
         record = as_members(data)
-        table_row, topic_row = record.value("table_row", None), record.value("topic_row", None)
+        table_row, topic_row = record.value("table_row"), record.value("topic_row")
         return cls(
             DifferenceKind(record.one_of("finding", [str(finding) for finding in DifferenceKind])),
             record.object("key").as_dict(),
-            record.texts("columns", ()),
+            record.texts("columns"),
             None if table_row is None else record.object("table_row").as_dict(),
             None if topic_row is None else record.object("topic_row").as_dict(),
-            record.text("record", ""),
+            record.text("record"),
         )
 
 
@@ -121,7 +121,7 @@ class TableVerdict:
         unknown: One sentence for each thing that cannot be judged, for example because the topic was compacted.
         examples: Examples, at most as many of each kind as were asked for.
         not_compared: Why the table was not compared, where it was not; ``unknown`` says more.
-        offset: The position at which it was compared; None in verdicts of earlier versions, which have one position.
+        offset: The position at which it was compared; None where it was not.
         lasting: Number of the differences that no repair can mend.
         by_checksums: Whether checksums were equal, so that rows were not compared one by one.
     """
@@ -189,22 +189,22 @@ class TableVerdict:
         """
         record = as_members(data)
         reasons = [str(reason) for reason in NotCompared]
-        compared = record.value("not_compared", None) is None
+        compared = record.value("not_compared") is None
         return cls(
             record.text("table"),
             record.text("topic"),
-            record.integer("rows", 0),
-            record.integer("records", 0),
+            record.integer("rows"),
+            record.integer("records"),
             _finding_counts(record, "findings"),
             record.each_member("columns", Members.integer),
             _finding_counts(record, "repaired"),
-            record.integer("partial_rows", 0),
-            record.texts("unknown", ()),
-            tuple(Example.from_json(example) for example in record.objects("examples", ())),
+            record.integer("partial_rows"),
+            record.texts("unknown"),
+            tuple(Example.from_json(example) for example in record.objects("examples")),
             None if compared else NotCompared(record.one_of("not_compared", reasons)),
-            None if record.value("offset", None) is None else BinlogOffset.from_json(record.object("offset")),
-            record.integer("lasting", 0),
-            record.flag("by_checksums", False),
+            None if record.value("offset") is None else BinlogOffset.from_json(record.object("offset")),
+            record.integer("lasting"),
+            record.flag("by_checksums"),
         )
 
 
@@ -272,7 +272,7 @@ class VerifyResult:
             record.integer("started_ms"),
             record.integer("ended_ms"),
             VerifyRequest.from_json(record.object("request")),
-            tuple(TableVerdict.from_json(verdict) for verdict in record.objects("tables", ())),
+            tuple(TableVerdict.from_json(verdict) for verdict in record.objects("tables")),
         )
 
 

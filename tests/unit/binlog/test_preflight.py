@@ -308,7 +308,7 @@ OURS = client_uuid("shop", 100)
 @for_each(
     ("client", "own"),
     [
-        (RegisteredClient(100, "mysql-cdc"), True),  # an earlier version
+        (RegisteredClient(100, "mysql-cdc"), False),
         (RegisteredClient(100, report_host("shop"), OURS), True),
         (RegisteredClient(100, report_host("orders"), client_uuid("orders", 100)), False),
         (RegisteredClient(100, report_host("orders"), OURS), False),

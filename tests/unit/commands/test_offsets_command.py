@@ -18,7 +18,14 @@ from pipelinelib.stand_ins import MemoryOffsetStore
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, DamagedRecordError, NoOffsetError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    CdcError,
+    ConfigError,
+    DamagedRecordError,
+    NoOffsetError,
+    StoredVersionError,
+)
+from airflow_provider_mysql_cdc.cdc.model.stored_record import versioned
 from airflow_provider_mysql_cdc.cdc.operate.export_offsets import export_document, past_offsets, read_document
 from airflow_provider_mysql_cdc.commands.program import command_line, main
 
@@ -141,8 +148,8 @@ def test_a_store_without_rows_of_history_gives_those_inside_its_state() -> None:
     ("change", "kind"),
     [
         ({"form": "another"}, ConfigError),
-        ({"version": 2}, StateError),
-        ({"state": {"epoch": "many"}}, DamagedRecordError),
+        ({"state": {"epoch": "many"}}, StoredVersionError),
+        ({"state": versioned({"epoch": "many"})}, DamagedRecordError),
         ({"state": None}, CdcError),
         ({"history": [{"epoch": 1}]}, DamagedRecordError),
         ({"topic.prefix": 7}, DamagedRecordError),

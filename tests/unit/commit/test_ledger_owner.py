@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from kit.cases import for_each
 from kit.memory_kafka import MemoryKafka
 from kit.memory_ledger import MemoryLedger
-from kit.store_contract import plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_cache import LedgerValues
 from airflow_provider_mysql_cdc.cdc.commit.ledger_owner import claim_ledger, require_own_prefix, require_own_records
@@ -31,7 +29,7 @@ def test_every_key_of_the_ledger_is_its_own() -> None:
     require_own_records("l", values())
 
 
-def test_a_key_of_a_later_version_is_left_alone_beside_known_ones() -> None:
+def test_an_unknown_key_beside_known_ones_is_for_the_check_of_versions() -> None:
     require_own_records("l", values("plan", "later", "later-thing/1"))
     with pytest.raises(ForeignLedgerError, match="offset 0"):
         require_own_records("l", values("later"))
@@ -53,12 +51,12 @@ def test_a_record_of_others_is_named_and_stays(key: str, whose: str) -> None:
     require_own_records("l", values(key, value=None))  # somebody has deleted it
 
 
-def test_the_plan_of_another_stream_is_named() -> None:
+def test_the_ledger_of_another_stream_is_named() -> None:
     assert ERROR_TYPES["ForeignLedgerError"] is ForeignLedgerError
     for prefix in ("", "shop"):
-        require_own_prefix("l", "shop", LedgerState(plan=replace(plan(), prefix=prefix)))
+        require_own_prefix("l", "shop", LedgerState(owner=prefix))
     with pytest.raises(ForeignLedgerError, match=r"belongs to topic\.prefix=other, not to shop"):
-        require_own_prefix("l", "shop", LedgerState(plan=replace(plan(), prefix="other")))
+        require_own_prefix("l", "shop", LedgerState(owner="other"))
 
 
 @pytest.mark.req("TOPIC-08")
@@ -98,13 +96,3 @@ def test_of_two_streams_that_claim_at_the_same_moment_the_first_one_stays() -> N
     ]
     first.claim()
     assert first.peek().owner == "first" and len(kafka.committed("l")) == 3
-
-
-def test_a_ledger_of_an_older_version_is_not_claimed() -> None:
-    kafka = MemoryKafka()
-    ledger = MemoryLedger(kafka, "l", "p")
-    ledger.ensure()
-    ledger.begin(replace(plan(), prefix="p"))
-    count = len(kafka.committed("l"))
-    ledger.claim()
-    assert len(kafka.committed("l")) == count and ledger.peek().owner == ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -95,5 +94,5 @@ def test_a_plan_without_its_ledger_is_refused(waits: list[float]) -> None:
     made = MemoryLedger(MemoryKafka(), "ledger.p", "p")
     made.ensure()
     with pytest.raises(LedgerMissingError):
-        made.begin(replace(plan(2), prefix="p"))
+        made.begin(plan(2))
     assert sum(waits) >= known_ledger.MISSING_TIMEOUT_S

@@ -79,7 +79,7 @@ def test_a_part_that_is_damaged_missing_or_another_plans_is_found_after_a_good_o
     records = ledger()
     build_ledger_state(records)
     other = plan_records(replace(PLAN, writers=2, assignment=dict.fromkeys(NAMES, (1,))))
-    for bad in (b"{}", b"no JSON", None, other["plan/1"]):
+    for bad in (encode({}), b"no JSON", None, other["plan/1"]):
         with pytest.raises(DamagedRecordError):
             build_ledger_state({**records, "plan/1": bad})
     with pytest.raises(DamagedRecordError, match=r"plan/1, offset 5.*not JSON"):

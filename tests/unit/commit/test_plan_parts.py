@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Callable
@@ -68,11 +67,10 @@ def test_no_record_of_a_plan_grows_with_the_number_of_topics(topics: int) -> Non
         assert not stored.same_work(other) and not again.same_work(other)
 
 
-@for_each("name", ["shop.orders", "größe", 'a"b\\c', "\x01\x7f", "b\u2028", "𝄞 before é"])
-def test_the_digest_of_topics_is_that_of_their_text_in_ascii(name: str) -> None:
-    counts, owners = {"z": 2, name: 1}, {"z": (0, 1), name: (0,)}
-    text = json.dumps([counts, {t: list(of) for t, of in owners.items()}], sort_keys=True, separators=(",", ":"))
-    assert topics_digest(counts, owners) == hashlib.sha256(text.encode()).hexdigest()
+def test_the_digest_of_topics_does_not_depend_on_their_order() -> None:
+    counts, owners = {"z": 2, "größe": 1}, {"z": (0, 1), "größe": (0,)}
+    backwards = dict(reversed(counts.items())), dict(reversed(owners.items()))
+    assert topics_digest(counts, owners) == topics_digest(*backwards) != topics_digest(counts, owners | {"z": (1, 0)})
 
 
 def calls(work: Callable[[], object]) -> int:
@@ -102,15 +100,11 @@ def test_writing_reading_and_comparing_take_as_many_steps_as_there_are_topics() 
         assert large < 12 * small + 200
 
 
-def test_few_topics_stand_in_the_plan_itself_as_in_older_versions() -> None:
+def test_few_topics_stand_in_the_plan_itself() -> None:
     plan = plan_of(200)
     assert plan_records(plan) == {PLAN_KEY: encode(plan.to_json())} and stored_plan(plan) == plan.to_json()
-    wide = plan_of(10_000)
-    older: dict[str, bytes | None] = {PLAN_KEY: encode(wide.to_json())}
-    assert read(older) == wide
-    # An older version left parts behind when it wrote a plan of one record.
-    assert read(plan_records(wide) | older) == wide
-    assert StoredState.from_json(StoredState(epoch=1).to_json() | {"pending": wide.to_json()}).pending == wide
+    # Parts of the plan before may be left behind (``JobLedger.plan_records``).
+    assert read(plan_records(plan_of(10_000)) | plan_records(plan)) == plan
 
 
 @pytest.fixture
@@ -135,8 +129,8 @@ DAMAGES: dict[str, Callable[[dict[str, bytes | None], dict[str, bytes | None]], 
     "changed": lambda mine, _: mine | {"plan/0": changed(mine["plan/0"], partitions={}, assignment={})},
     "of no form": lambda mine, _: mine | {"plan/0": changed(mine["plan/0"], assignment={"t": 1})},
     "a writer too many": lambda mine, _: mine | {"plan/0": changed(mine["plan/0"], assignment={"t": [8]})},
-    "no number": lambda mine, _: mine | {"plan/x": b"{}"},
-    "a huge number": lambda mine, _: mine | {f"plan/{'9' * 30}": b"{}"},
+    "no number": lambda mine, _: mine | {"plan/x": encode({})},
+    "a huge number": lambda mine, _: mine | {f"plan/{'9' * 30}": encode({})},
     "another digest": lambda mine, _: mine | {PLAN_KEY: changed(mine[PLAN_KEY], topics="0")},
     "fewer": lambda mine, _: mine | {PLAN_KEY: changed(mine[PLAN_KEY], parts=1)},
     "no count": lambda mine, _: mine | {PLAN_KEY: changed(mine[PLAN_KEY], parts=None)},

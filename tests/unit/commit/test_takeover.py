@@ -13,7 +13,7 @@ from kit.store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit import ledger_presence as known_ledger
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.plan import Marker, reset_plan
+from airflow_provider_mysql_cdc.cdc.commit.plan import Marker, encode, reset_plan
 from airflow_provider_mysql_cdc.cdc.commit.takeover import begin_epoch, join_plan
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, LedgerMissingError, OffsetConflictError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
@@ -132,7 +132,7 @@ def test_writers_are_fenced_where_the_driver_has_fenced_them_to_read_the_ledger(
     for index, one in enumerate(live):
         join_plan(ledger, first, one, index)
         one.commit([Marker(1, index, START, END, ResumePosition(END), done=True).record(TOPIC)])
-    live[1].produce(TOPIC, b"hides what comes after", b"{}", 0)
+    live[1].produce(TOPIC, b"hides what comes after", encode({}), 0)
     fenced: list[int] = []
     following = plan(2, END, END.with_position(END.file, 900, END.gtids), writers=2)
     begin_epoch(ledger, ledger.planner(), following, fenced.extend, after=first)

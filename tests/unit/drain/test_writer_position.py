@@ -44,13 +44,6 @@ def test_resumed_transactions_skip_what_was_committed_and_nothing_else(crash: in
     assert [behind for _, _, behind in again] == [i < crash for i in range(len(STEPS))]
 
 
-def test_a_marker_without_statements_after_rows_is_after_begin_and_create() -> None:
-    old = {"file": "b.000001", "pos": 4, "gtids": None, "server_uuid": None, "event": 2, "row": 0}
-    assert [done for _, done, _ in walk(ResumePosition.from_json(old))][:6] == [True, True, True, True, False, False]
-    second = old | {"pos": 105, "event": 1}
-    assert [done for _, done, _ in walk(ResumePosition.from_json(second))] == [i < 8 for i in range(len(STEPS))]
-
-
 def _row_event(size: int, *, inner: bool = False) -> Event:
     """Return a row event; one of a compressed transaction has the positions of the outer one."""
     return Event(30, 0, 1, 0, "b.000001", 100, 999 if inner else 100 + size + 23, b"x" * 5, 0, size, inner)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from kit.store_contract import END
 
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
@@ -27,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 A, B, WHOLE = TableId("d", "a"), TableId("d", "b"), TableId("d", "whole")
 
 
-def chunks(table: TableId, count: int, kinds: tuple[str, ...] = ("SIGNED",)) -> list[SnapshotChunk]:
+def chunks(table: TableId, count: int) -> list[SnapshotChunk]:
     """Return chunks with the keys up to 10, 20, ...; the last one has no upper bound."""
     return [
         SnapshotChunk(
@@ -38,7 +37,7 @@ def chunks(table: TableId, count: int, kinds: tuple[str, ...] = ("SIGNED",)) -> 
             (n * 10 + 10,) if n < count - 1 else None,
             n == count - 1,
             10,
-            kinds,
+            ("SIGNED",),
         )
         for n in range(count)
     ]
@@ -99,13 +98,8 @@ def test_the_last_chunk_may_be_read_before_the_first_one() -> None:
     assert queue.scan_queues[0].exhausted, "nothing is above the last chunk"
 
 
-@pytest.mark.parametrize(
-    "given",
-    [[SnapshotChunk(WHOLE, 0)], chunks(WHOLE, 2, kinds=())],
-    ids=["it is one chunk", "an older version stored no kinds"],
-)
-def test_a_table_whose_chunks_are_no_key_ranges_is_read_from_its_beginning(given: list[SnapshotChunk]) -> None:
-    state = queued(interrupted(given, chunks(A, 1), done="d.whole/0" if len(given) > 1 else "d.a/0"))
+def test_a_table_that_is_one_chunk_is_read_from_its_beginning() -> None:
+    state = queued(interrupted([SnapshotChunk(WHOLE, 0)], chunks(A, 1), done="d.a/0"))
     scan = next(scan for scan in state.scans.values() if scan.table == WHOLE)
     assert scan.state == "waiting" and state.done_ranges == ()
 
@@ -144,12 +138,9 @@ def test_the_request_is_active_until_the_last_scan_has_ended() -> None:
     assert active_initial_request(other) is None
 
 
-def test_a_scan_of_an_earlier_version_is_no_initial_one() -> None:
+def test_an_initial_scan_is_stored_as_one() -> None:
     scan = only(queued(interrupted(chunks(A, 2), done="d.a/0")))
-    assert TableScan.from_json(scan.to_json()) == scan
-    stored = scan.to_json()
-    del stored["initial"]
-    assert TableScan.from_json(stored) == replace(scan, initial=False)
+    assert scan.initial and TableScan.from_json(scan.to_json()) == scan
 
 
 def test_the_first_row_of_the_snapshot_was_in_its_view_and_the_last_one_is_in_a_window() -> None:

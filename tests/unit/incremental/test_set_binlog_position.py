@@ -162,7 +162,7 @@ def test_the_place_in_the_signal_topic_moves_with_the_stream(monkeypatch: pytest
         ]
     )
     signal = Signal("k", "set-binlog-position", '{"binlog_filename": "b.000009", "binlog_position": 4}', "kafka")
-    place = {"topic": "in", "id": None, "offset": 7}
+    place = {"topic": "in", "id": None, "offsets": {"0": 7}}
     monkeypatch.setattr(taking, "poll_signals", lambda *_: PollResult([("signal/kafka/6", signal)], place))
     monkeypatch.setattr(taking, "find_move", lambda *_: PositionMove(END, START))
     assert taking.process_signals(cfg, None, job, job.read(), lambda line: None, "o")[1]

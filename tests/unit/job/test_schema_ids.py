@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -127,7 +126,7 @@ def test_a_snapshot_that_is_begun_does_not(fake):
     ledger = Ledger()
     book(fake, ledger).id_of("key", "t-key", KEY, "table a.t")
     fake.wipe(first_id=40)
-    ledger.records["view"] = json.dumps({"epoch": 3, "offset": START.to_json(), "ts_ms": 1}).encode()
+    ledger.records["view"] = encode({"epoch": 3, "offset": START.to_json(), "ts_ms": 1})
     with pytest.raises(SchemaIdChangedError):
         book(fake, ledger, "snapshot", 3).id_of("key", "t-key", KEY, "table a.t")
 

@@ -112,7 +112,9 @@ def test_a_new_snapshot_takes_topics_as_they_are_and_one_that_goes_on_does_not(r
     assert rig.ready(batch) == {TOPIC: RecordedTopic(3, "second", 1)}
     assert any("uses it as it is" in line for line in rig.lines)
     chunk = {"db": "d", "table": "t", "number": 0, "columns": [], "low": None, "high": None, "last": True, "rows": 1}
-    rig.job.put(CHUNK_PREFIX + "d.t/0", {"epoch": 1, "chunk": chunk, "offset": END.to_json(), "rows": 1})
+    done = {"offset": END.to_json(), "rows": 1, "left_out": 0, "ts_ms": 7, "list": "x", "order": 0}
+    done |= {"epoch": 1, "chunk": chunk}
+    rig.job.put(CHUNK_PREFIX + "d.t/0", done)
     rig.topics = {TOPIC: TopicInfo(4, "second")}
     with pytest.raises(TopicChangedError, match="4 partitions"):
         rig.ready(batch)

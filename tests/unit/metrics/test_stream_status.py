@@ -112,7 +112,7 @@ def test_a_driver_that_died_behind_its_batch_is_added_once_and_its_snapshot_is_n
 
 def test_progress_counts_until_its_batch_is_complete() -> None:
     live = StreamMetrics(StreamCounts(created=5), streaming={"Connected": True}, at_ms=49_000)
-    record = {"epoch": 3, "kind": "drain", "at_ms": 49_000, "metrics": live.to_json()}
+    record = {"epoch": 3, "kind": "drain", "at_ms": 49_000, "metrics": live.to_json(), "tables": []}
     running = LedgerState(PLAN, {}, other_records={PROGRESS_KEY: record})
     found = status(running, active=True)
     assert found.metrics == live and found.progress_ms == 49_000
@@ -153,9 +153,8 @@ def test_the_text_for_prometheus_is_what_a_scraper_reads() -> None:
         StreamCounts(created=3), snapshot, {"BinlogFilename": "b.000001", "GtidSet": "u:1"}, {"Status": "RUNNING"}, 1
     )
     ledger = LedgerState(PLAN, other_records={RUN_KEY: RunTally("a", epoch=3, metrics=metrics).to_json()})
-    ledger = LedgerState(
-        PLAN, ledger.markers, other_records=ledger.other_records, outcome={"ok": False, "ts_ms": 49_500, "epoch": 3}
-    )
+    outcome = {"ok": False, "error": None, "ts_ms": 49_500, "epoch": 3}
+    ledger = LedgerState(PLAN, ledger.markers, other_records=ledger.other_records, outcome=outcome)
     found = parsed(status(ledger, StreamLag(1_234, 99)).prometheus())
     assert found['mysql_cdc_streaming_total_number_of_create_events_seen_total{server="shop"}'] == 3
     assert found['mysql_cdc_lag_milliseconds{server="shop"}'] == 1_234

@@ -11,7 +11,7 @@ from kit.cases import for_each
 from kit.incremental_rig import unfinished_request
 from kit.memory_job import config, memory_job
 from kit.memory_kafka import MemoryKafka
-from kit.store_contract import END, START, plan
+from kit.store_contract import END, plan
 from pipelinelib.stand_ins import MemoryOffsetStore
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX, SNAPSHOT_KEY, VIEW_KEY
@@ -75,7 +75,7 @@ class Rig:
             self.job.put(VIEW_KEY, {"epoch": 1, "offset": view.to_json(), "ts_ms": 7})
         for chunk in CHUNKS:
             if chunk.id in ids:
-                record = {"chunk": chunk.to_json(), "offset": END.to_json(), "rows": 10, "writer": 0}
+                record = {"chunk": chunk.to_json(), "offset": END.to_json(), "rows": 10, "left_out": 0, "ts_ms": 7}
                 self.job.put(CHUNK_PREFIX + chunk.id, {"epoch": 1, **self.entries[chunk.id], **record})
         return self
 
@@ -229,25 +229,6 @@ def test_the_records_view_is_deleted_before_any_chunk(rig: Rig, monkeypatch: pyt
     interrupted._begin_again(rig.cfg, rig.job, rig.ledger, ())
     assert deleted[:2] == [VIEW_KEY, SNAPSHOT_KEY]
     assert sorted(deleted[2:]) == sorted(CHUNK_PREFIX + chunk.id for chunk in CHUNKS)
-
-
-# -- ledgers of the earlier version ------------------------------------------------------------------------------------
-
-
-def test_chunks_of_a_further_view_are_read_again_by_windows(rig: Rig) -> None:
-    """The earlier version began the stream at the lowest view and left out events that a later one contained."""
-    rig.read(A0, A1, view=END)
-    later = END.with_position(END.file, END.pos + 100)
-    record = rig.ledger.chunks[A1] | {"offset": later.to_json(), "spans": [["d", "a", [-1, -1], None]], "names": [1]}
-    rig.job.put(CHUNK_PREFIX + A1, record)
-    assert rig.finish() == "snapshot-1"
-    assert rig.scans == [("a", "running"), ("b", "waiting")]
-    assert (rig.ledger.outcome or {})["counts"] == {"p.d.a": 10} and rig.ledger.end() == END
-
-
-def test_no_chunk_of_the_first_view_lets_it_begin_again(rig: Rig) -> None:
-    rig.read(A0, view=START)
-    assert rig.finish() is None and rig.ledger.chunks == {}
 
 
 def test_no_drain_goes_on_before_a_snapshot_that_is_to_begin(rig: Rig) -> None:

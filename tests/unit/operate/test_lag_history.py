@@ -133,7 +133,7 @@ def test_a_store_that_fails_or_keeps_no_points_does_not_fail_the_task() -> None:
 
 def test_what_another_program_has_written_is_left_out() -> None:
     store = Points()
-    store.saved = [{"at_ms": 1, "until_ms": 1}, "x", {"at_ms": "soon"}]
+    store.saved = [LagPoint(1, 1).to_json(), "x", LagPoint(2, 2).to_json() | {"at_ms": "soon"}]
     assert read_points(store) == [LagPoint(1, 1)]
 
 

@@ -62,8 +62,9 @@ def test_errors_come_newest_first_with_what_to_do() -> None:
 
 def test_a_verification_is_summed_up_without_values_of_rows() -> None:
     summary = {"run": "r", "started_ms": 1, "ended_ms": 2, "equal": False, "clean": False}
-    different = {"run": "r", "table": "a.b", "rows": 7, "findings": {"missing": 2}, "examples": [{"key": {"id": "x7"}}]}
-    equal = {"run": "r", "table": "a.c", "rows": 5, "findings": {}}
+    different = {"run": "r", "table": "a.b", "rows": 7, "findings": {"missing": 2}, "not_compared": None}
+    different |= {"examples": [{"key": {"id": "x7"}}]}
+    equal = {"run": "r", "table": "a.c", "rows": 5, "findings": {}, "not_compared": None}
     verdicts = {"a.b": encode(different), "a.c": encode(equal), "a.old": encode({**equal, "run": "before"})}
     ledger = LedgerState(other_records={VERIFY_KEY: summary}, verdicts=verdicts)
     found = stream_report(ledger)["verification"]

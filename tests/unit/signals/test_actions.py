@@ -316,16 +316,15 @@ def test_a_damaged_signal_is_named(change: dict[str, Any]) -> None:
 @for_each(
     "damaged",
     [
-        {"topic": "t", "offset": -1},
-        {"offset": 1},
-        {"topic": "t", "offset": 1, "id": 7},
-        {"topic": "t", "id": None, "offset": 1, "partitions": {"1": "2"}},
-        {"topic": "t", "id": None, "offset": 1, "partitions": {"one": 2}},
-        {"topic": "t", "id": None, "offset": 1, "unread": {"1": -2}},
+        {"topic": "t", "id": None},
+        {"id": None, "offsets": {"0": 1}},
+        {"topic": "t", "id": 7, "offsets": {"0": 1}},
+        {"topic": "t", "id": None, "offsets": {"1": "2"}},
+        {"topic": "t", "id": None, "offsets": {"one": 2}},
+        {"topic": "t", "id": None, "offsets": {"1": -2}},
     ],
 )
 def test_a_damaged_place_in_the_signal_topic_is_named(damaged: dict[str, Any]) -> None:
     with pytest.raises(DamagedRecordError, match="signal-offset"):
         ledger({"signal-offset": damaged})
-    assert ledger({"signal-offset": {"topic": "t", "id": None, "offset": 1}}).other_records
-    assert ledger({"signal-offset": {"topic": "t", "id": None, "offset": 1, "partitions": {"1": 2}}}).other_records
+    assert ledger({"signal-offset": {"topic": "t", "id": None, "offsets": {"0": 1, "1": 2}}}).other_records

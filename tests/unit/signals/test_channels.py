@@ -93,13 +93,8 @@ def poll(cfg: ConnectorConfig | None = None, place: dict[str, Any] | None = None
 
 
 def at(offset: int, id_: str | None = "T1", topic: str = TOPIC, **others: int) -> dict[str, Any]:
-    partitions = {name.removeprefix("p"): n for name, n in others.items()}
-    return {"topic": topic, "id": id_, "offset": offset, "partitions": partitions}
-
-
-def earlier(offset: int) -> dict[str, Any]:
-    """Return the record of a version that read partition 0 only."""
-    return {"topic": TOPIC, "id": "T1", "offset": offset}
+    offsets = {"0": offset} | {name.removeprefix("p"): n for name, n in others.items()}
+    return {"topic": topic, "id": id_, "offsets": offsets}
 
 
 LOG = {"type": "log", "data": {"message": "m"}}
@@ -213,27 +208,6 @@ def test_partitions_that_were_added_are_read_from_their_beginning(monkeypatch: p
     assert [(s.type, s.invalid_reason) for _, s in found.signals] == [("pause-snapshot", "")]
     topic.id = "T2"
     assert len(poll(place=at(1, p1=1)).signals) == 2, "a topic that was created again"
-
-
-def test_what_an_earlier_version_left_in_other_partitions_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That version stored no offsets of them; what may be out of date and does harm then is refused."""
-    topic = Topic(monkeypatch, LOG, LOG)
-    position = {"type": "set-binlog-position", "data": {"gtid_set": "a"}}
-    topic.add_partition(EX_15, position, {"type": "stop-snapshot"}, {"type": "pause-snapshot"}, LOG)
-    monkeypatch.setattr(kafka_channel, "MAX_POLL_RECORDS", 3)
-    first = poll(place=earlier(1))
-    assert [signal.type for _, signal in first.signals] == ["log", "execute-snapshot", "set-binlog-position"]
-    assert [bool(signal.invalid_reason) for _, signal in first.signals] == [False, False, True]
-    assert "send it again" in first.signals[2][1].invalid_reason and "are read now" in first.log_lines[0]
-    assert first.new_offset == at(2, p1=2) | {"unread": {"1": 5}}
-    topic.others[0].append(replace(topic.record(5, {"type": "resume-snapshot"}), partition=1))
-    second = poll(place=first.new_offset)
-    assert [bool(signal.invalid_reason) for _, signal in second.signals] == [False, True, False]
-    assert second.new_offset == at(2, p1=5) and second.log_lines == []
-    [(_, resume)] = poll(place=second.new_offset).signals
-    assert resume.invalid_reason == ""
-    latest = poll(config(**{"signal.consumer.auto.offset.reset": "latest"}), earlier(2))
-    assert latest.signals == [] and latest.new_offset == at(2, p1=6)
 
 
 @for_each("reset, place", [("", 0), ("earliest", 0), ("latest", 2), ("END", 2)])

@@ -10,7 +10,7 @@ from kit.memory_job import config, memory_job
 from kit.memory_kafka import MemoryKafka
 from kit.store_contract import END, plan
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX, SNAPSHOT_KEY, VIEW_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX, SNAPSHOT_KEY
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -20,14 +20,13 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
     count_rows,
     delete_chunk_records,
     done_record,
-    read_in_view,
+    done_records,
     record_chunks,
     recorded_chunks,
 )
 
 TABLE = TableId("d", "t")
 CHUNKS = [SnapshotChunk(TABLE, n, ("id",), (n * 10,), (n * 10 + 10,), n == 2, 10, ("SIGNED",)) for n in range(3)]
-LATER = END.with_position(END.file, END.pos + 100)
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ def job(monkeypatch: pytest.MonkeyPatch) -> JobLedger:
 def finish(
     job: JobLedger, chunk: SnapshotChunk, place: dict[str, Any], offset: BinlogOffset, epoch: int = 1, **more: Any
 ) -> None:
-    rest = {"offset": offset.to_json(), "rows": 10, "writer": 0}
+    rest = {"offset": offset.to_json(), "rows": 10, "left_out": 0, "ts_ms": 7}
     job.put(CHUNK_PREFIX + chunk.id, {"epoch": epoch, **place, "chunk": chunk.to_json(), **rest, **more})
 
 
@@ -101,35 +100,11 @@ def test_chunks_that_are_not_read_again_keep_their_records_in_the_new_list(job: 
     assert (kept["offset"], kept["rows"], kept["list"]) == (END.to_json(), 10, places[CHUNKS[1].id]["list"])
 
 
-# -- ledgers of the earlier version, which read the rest of an interrupted snapshot in further views -----------------
-
-
-def test_chunks_that_were_read_in_a_further_view_count_as_not_read(job: JobLedger) -> None:
-    """The stream begins at the position of the first view, and their rows are newer than it."""
+def test_only_what_is_read_of_the_list_is_done_and_counted(job: JobLedger) -> None:
+    """A chunk that an earlier list had, and the valid one has not, may be left behind."""
     places = record_chunks(job, 1, CHUNKS, {})
-    job.put(VIEW_KEY, {"epoch": 1, "offset": END.to_json(), "ts_ms": 7})
-    spans = [["d", "t", [-1, -1], [10, 157]]]
-    finish(job, CHUNKS[0], places[CHUNKS[0].id], END)
-    finish(job, CHUNKS[1], places[CHUNKS[1].id], LATER, spans=spans)
-    finish(job, CHUNKS[2], places[CHUNKS[2].id], END, gone=LATER.to_json(), spans=spans, rows=0)
-    assert list(read_in_view(job.read(), 1)) == [CHUNKS[0].id]
-    assert read_in_view(job.read(), 2) == {}
-
-
-@pytest.mark.parametrize("view", [None, {"epoch": 2, "offset": END.to_json(), "ts_ms": 7}], ids=["none", "another's"])
-def test_without_its_own_view_no_chunk_is_read(job: JobLedger, view: dict[str, Any] | None) -> None:
-    places = record_chunks(job, 1, CHUNKS, {})
-    finish(job, CHUNKS[0], places[CHUNKS[0].id], END)
-    if view is not None:
-        job.put(VIEW_KEY, view)
-    assert read_in_view(job.read(), 1) == {}
-
-
-def test_every_member_of_an_earlier_chunk_record_is_read_without_an_error(job: JobLedger) -> None:
-    places = record_chunks(job, 1, CHUNKS, {})
-    names = [{"db": "d", "table": "moved", "rows": 4, "left_out": 1}]
-    more = {"spans": [["d", "t", [-1, -1], None]], "names": names, "ts_ms": 7, "attempt": "a", "left_out": 2}
-    finish(job, CHUNKS[0], places[CHUNKS[0].id], END, **more)
-    job.put(VIEW_KEY, {"epoch": 1, "offset": END.to_json(), "ts_ms": 7})
-    counts = count_rows(config(), job, read_in_view(job.read(), 1))
-    assert counts == {"p.d.t": 10, "p.d.t (rows left out)": 2}
+    finish(job, CHUNKS[0], places[CHUNKS[0].id], END, left_out=2)
+    finish(job, CHUNKS[2], places[CHUNKS[2].id], END)
+    done = done_records(job.read(), 1, CHUNKS[:2])
+    assert list(done) == [CHUNKS[0].id] and done_records(job.read(), 2, CHUNKS) == {}
+    assert count_rows(config(), job, done) == {"p.d.t": 10, "p.d.t (rows left out)": 2}

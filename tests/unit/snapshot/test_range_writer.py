@@ -12,6 +12,7 @@ from kit.memory_kafka import MemoryKafka, MemoryWriter
 from kit.row_blocks import each_alone
 from kit.store_contract import END, plan
 
+from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.snapshot import range_writer
 from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import (
@@ -71,4 +72,4 @@ def test_a_range_that_is_written_again_counts_once(monkeypatch: pytest.MonkeyPat
     assert writer.counts == {TOPIC: 4, f"{TOPIC} (rows left out)": 1}
     assert len(reports) == 2 and all("larger than Kafka takes" in line for line in reports)
     assert len(kafka.committed(TOPIC)) == 4
-    assert [record.value for record in kafka.committed(CFG.ledger_topic)] == [b'{"rows":4}']
+    assert [record.value for record in kafka.committed(CFG.ledger_topic)] == [encode({"rows": 4})]

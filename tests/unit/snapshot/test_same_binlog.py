@@ -206,7 +206,8 @@ def test_an_end_that_was_just_read_is_not_asked_for_again(monkeypatch: pytest.Mo
 
 def test_the_binlog_of_an_interrupted_snapshots_view_is_still_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream begins at the position of its view."""
-    chunk = {"epoch": 1, "chunk": {}, "offset": END.to_json(), "rows": 1}
+    done = {"offset": END.to_json(), "rows": 1, "left_out": 0, "ts_ms": 7, "list": "x", "order": 0}
+    chunk = {"epoch": 1, "chunk": {}, **done}
     ledger = LedgerState(chunks={"d.t/0": chunk}, other_records={VIEW_KEY: {"epoch": 1, "offset": READ.to_json()}})
     seen: list[BinlogOffset] = []
     monkeypatch.setattr(one_binlog, "check_available", lambda conn, settings, offset: seen.append(offset))

@@ -54,7 +54,7 @@ def finish(job: JobLedger, view: BinlogOffset, *read_at: BinlogOffset) -> None:
     places = record_chunks(job, 1, CHUNKS, {})
     job.put(VIEW_KEY, {"epoch": 1, "offset": view.to_json(), "ts_ms": 7})
     for chunk, offset in zip(CHUNKS, read_at, strict=False):
-        record = {"chunk": chunk.to_json(), "offset": offset.to_json(), "rows": 1, "writer": 0}
+        record = {"chunk": chunk.to_json(), "offset": offset.to_json(), "rows": 1, "left_out": 0, "ts_ms": 7}
         job.put(CHUNK_PREFIX + chunk.id, {"epoch": 1, **places[chunk.id], **record})
 
 
@@ -105,8 +105,9 @@ def test_only_a_table_whose_every_chunk_was_read_is_kept(
     made = snapshot(job)
     made.cfg = config(snapshot__mode="initial_only")
     read = [*chunks_of(TABLE, *numbers, of=3), *chunks_of(OTHER, 0, of=1)]
+    done = {"offset": END.to_json(), "rows": 1, "left_out": 0, "ts_ms": 7, "list": "x", "order": 0}
     for chunk in read:
-        job.put(CHUNK_PREFIX + chunk.id, {"epoch": 1, "chunk": chunk.to_json(), "offset": END.to_json(), "rows": 1})
+        job.put(CHUNK_PREFIX + chunk.id, {"epoch": 1, "chunk": chunk.to_json(), **done})
     planned = chunks_of(TableId("d", "planned"), 0, of=1)[0]
     job.put(CHUNK_PREFIX + planned.id, {"epoch": 1, "chunk": planned.to_json(), "list": "x", "order": 0})
     kept = made._finished_tables(job.read())

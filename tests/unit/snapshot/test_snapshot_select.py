@@ -52,7 +52,7 @@ class Server:
 
 def test_a_chunk_is_read_in_key_order_with_the_columns_that_are_shown() -> None:
     cfg = config({"column.exclude.list": "db.t.x"})
-    chunk = SnapshotChunk(T.id, 1, ("id",), (3,), None)
+    chunk = SnapshotChunk(T.id, 1, ("id",), (3,), None, kinds=("SIGNED",))
     assert chunk_sql(cfg, Server(), T, chunk) == "SELECT `id`, `n` FROM `db`.`t` WHERE (`id` > 3) ORDER BY `id`, `n`"
     assert chunk_sql(config(), Server(), T, SnapshotChunk(T.id, 0)).endswith(
         "`x` * 1e0 AS `x` FROM `db`.`t` WHERE TRUE"
