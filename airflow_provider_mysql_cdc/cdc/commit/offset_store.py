@@ -16,11 +16,9 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import stored_plan
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, OffsetConflictError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, moves_back
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
 from airflow_provider_mysql_cdc.cdc.model.stored_record import (
     Members,
     as_members,
-    parse_json,
     require_version,
     versioned,
 )
