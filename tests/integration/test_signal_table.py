@@ -229,7 +229,7 @@ def test_a_signal_from_airflow_is_seen_while_a_writer_has_a_transaction_open(pro
     ledger.ensure()
     writer = kafka_clients.record_writer(cfg, 0)
     writer.init()
-    writer.produce(cfg.ledger_topic, b"writer/0", b"{}", 0)
+    writer.produce(cfg.ledger_topic, b"writer/0", encode({}), 0)
     id_ = send(cfg, "execute-snapshot", {"data-collections": ["d.t"]})
     send(cfg, "pause-snapshot", id_="mine")
     writer.abort()

@@ -23,7 +23,7 @@ from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
-from airflow_provider_mysql_cdc.cdc.commit.plan import reset_plan
+from airflow_provider_mysql_cdc.cdc.commit.plan import encode, reset_plan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
@@ -207,7 +207,7 @@ def test_the_documented_grants_suffice_for_a_ledger(kafka: str, unique: str) -> 
     looked_at.ensure()
     allow(kafka, ResourceType.TOPIC, unique, AclOperation.DESCRIBE_CONFIGS)
     ledger.ensure()
-    looked_at.put({"outcome": b'{"epoch":1,"ok":true}'})
+    looked_at.put({"outcome": encode({"epoch": 1, "ok": True, "counts": {}})})
     state = ledger.read(timeout_s=15)
     assert state is not None and state.outcome == {"epoch": 1, "ok": True}
 
