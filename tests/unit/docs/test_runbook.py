@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -18,6 +19,7 @@ MESSAGES = re.findall(r"^### `(.+)`$", RUNBOOK, re.MULTILINE) + re.findall(
 )
 
 
+@functools.cache
 def texts() -> list[str]:
     """Return the texts of the package, with "..." in the place of each inserted value."""
     found: list[str] = []
@@ -30,12 +32,9 @@ def texts() -> list[str]:
     return found
 
 
-TEXTS = texts()
-
-
 @for_each("message", MESSAGES)
 def test_a_quoted_message_stands_in_the_package(message: str) -> None:
-    assert any(message in text for text in TEXTS), f"no text of the package says {message!r}"
+    assert any(message in text for text in texts()), f"no text of the package says {message!r}"
 
 
 def test_the_table_has_a_row_for_each_error_and_is_current() -> None:
