@@ -5,11 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from airflow.sdk import Asset, AssetAlias
-
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.operators.asset_events import StreamAssets, add_run_events
 
 GIVEN = {
     "database.hostname": "localhost",
@@ -31,6 +28,10 @@ class Events:
 
 def test_the_streams_of_a_fleet_have_events_beside_each_other() -> None:
     """A later job of a stream replaces the events of that stream and no others."""
+    from airflow.sdk import Asset, AssetAlias
+
+    from airflow_provider_mysql_cdc.operators.asset_events import StreamAssets, add_run_events
+
     alias, events = AssetAlias("fleet"), Events()
     assets = StreamAssets(Asset("offsets"), alias)
     for stream, records in (("eu", 0), ("us", 0), ("eu", 0)):

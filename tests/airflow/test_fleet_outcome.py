@@ -20,7 +20,6 @@ from airflow_provider_mysql_cdc.operators.fleet_outcome import (
     outcome_table,
 )
 from airflow_provider_mysql_cdc.operators.stream_log import StreamLog
-from airflow_provider_mysql_cdc.operators.task_error import TaskFailedError, TaskRetryError, airflow_error, short_text
 
 OFFSET = {"file": "binlog.000002", "pos": 157}
 ONE = StreamOutcome("eu", "conn_eu", DRAINED, {"offset": OFFSET, "counts": {"all.orders": 3}, "batches": 1})
@@ -62,6 +61,13 @@ def test_the_table_has_a_line_for_each_stream_and_failures_at_its_end() -> None:
 
 
 def test_the_error_lists_each_failed_stream_with_its_remedy_and_whether_a_retry_helps() -> None:
+    from airflow_provider_mysql_cdc.operators.task_error import (
+        TaskFailedError,
+        TaskRetryError,
+        airflow_error,
+        short_text,
+    )
+
     assert fleet_error([ONE, QUIET, BUSY]) is None
     error = fleet_error([ONE, DEAD, TWO, REFUSED])
     assert error is not None
@@ -77,6 +83,8 @@ def test_the_error_lists_each_failed_stream_with_its_remedy_and_whether_a_retry_
 
 
 def test_many_failures_are_all_there() -> None:
+    from airflow_provider_mysql_cdc.operators.task_error import short_text
+
     failed = [
         StreamOutcome(f"shard_{n}", "c", FAILED, error=NoOffsetError("none", where=f"{n}", remedy="snapshot"))
         for n in range(90)
@@ -87,6 +95,8 @@ def test_many_failures_are_all_there() -> None:
 
 
 def test_an_error_that_many_streams_have_in_common_is_there_once() -> None:
+    from airflow_provider_mysql_cdc.operators.task_error import short_text
+
     gone = SourceConnectionError("gone", where="db:1", remedy="start it")
     failed = [StreamOutcome(f"shard_{n}", "c", FAILED, error=gone) for n in range(200)]
     error = fleet_error([REFUSED, *failed, ONE])

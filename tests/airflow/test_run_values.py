@@ -7,8 +7,6 @@ from typing import Any
 from jinja2 import Environment, pass_context
 from kit.cases import for_each
 
-from airflow_provider_mysql_cdc.operators.run_values import RunValues
-
 
 @pass_context
 def from_form(context: Any, *_: Any) -> str:
@@ -29,6 +27,8 @@ def from_form(context: Any, *_: Any) -> str:
     ],
 )
 def test_macros_and_filters_of_the_dag_may_read_the_run(text: str, is_run_value: bool) -> None:
+    from airflow_provider_mysql_cdc.operators.run_values import RunValues
+
     env = Environment()
     env.globals |= {"from_form": from_form, "prefix": "shop"}
     env.filters["from_form"] = env.tests["from_form"] = from_form

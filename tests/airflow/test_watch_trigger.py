@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,8 +13,9 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SinkError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.due_drain import DrainRequest, StreamState
 from airflow_provider_mysql_cdc.cdc.operate.lag import BinlogState, DrainedOffset
-from airflow_provider_mysql_cdc.triggers import watch
-from airflow_provider_mysql_cdc.triggers.watch import LAST_REQUEST, MySqlBinlogWatchTrigger
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.triggers.watch import MySqlBinlogWatchTrigger
 
 SERVER = "aaaaaaaa-0000-0000-0000-000000000001"
 
@@ -42,7 +43,9 @@ def stream(drained: int, end: int) -> StreamState:
 
 def made(state: MemoryState | None, looks: list[Any], conn_id: str = "shop") -> MySqlBinlogWatchTrigger:
     """Return a trigger that finds these states and errors one after the other, then the last one for ever."""
-    trigger = MySqlBinlogWatchTrigger(mysql_cdc_conn_id=conn_id, poll_interval=0.01)
+    from airflow_provider_mysql_cdc.triggers import watch
+
+    trigger = watch.MySqlBinlogWatchTrigger(mysql_cdc_conn_id=conn_id, poll_interval=0.01)
     trigger.asset_state_store = state  # type: ignore[assignment]
 
     def read() -> StreamState:
@@ -79,12 +82,14 @@ def events(trigger: MySqlBinlogWatchTrigger, until: Callable[[], bool]) -> list[
 
 
 def test_each_change_is_one_event_and_the_asset_keeps_the_last_one() -> None:
+    from airflow_provider_mysql_cdc.triggers import watch
+
     looks = [stream(100, 100), stream(100, 200), stream(100, 200), stream(200, 200), stream(200, 300)]
     state = MemoryState()
     found = events(made(state, looks), lambda: len(looks) == 1)
     assert [event["end"]["pos"] for event in found] == [200, 300]
     assert found[0]["lag"]["bytes"] == 100
-    assert DrainRequest.from_json(state.kept[LAST_REQUEST + "shop"]).end.pos == 300
+    assert DrainRequest.from_json(state.kept[watch.LAST_REQUEST + "shop"]).end.pos == 300
 
 
 def test_a_new_triggerer_does_not_ask_again() -> None:
@@ -113,6 +118,8 @@ def test_an_error_is_a_warning_and_the_watch_goes_on(monkeypatch: pytest.MonkeyP
 
 
 def test_pauses_between_failing_polls_grow_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_provider_mysql_cdc.triggers import watch
+
     slept: list[float] = []
     real = asyncio.sleep
 
@@ -135,9 +142,11 @@ def test_pauses_between_failing_polls_grow_to_a_bound(monkeypatch: pytest.Monkey
 
 
 def test_it_is_stored_with_its_arguments_and_wrong_ones_are_refused() -> None:
-    trigger = MySqlBinlogWatchTrigger(mysql_cdc_conn_id="shop", bytes_behind=5, properties={"topic.prefix": "p"})
+    from airflow_provider_mysql_cdc.triggers import watch
+
+    trigger = watch.MySqlBinlogWatchTrigger(mysql_cdc_conn_id="shop", bytes_behind=5, properties={"topic.prefix": "p"})
     path, arguments = trigger.serialize()
     assert path == f"{watch.__name__}.MySqlBinlogWatchTrigger"
-    assert MySqlBinlogWatchTrigger(**arguments).serialize() == (path, arguments)
+    assert watch.MySqlBinlogWatchTrigger(**arguments).serialize() == (path, arguments)
     with pytest.raises(ConfigError, match="below 1"):
-        MySqlBinlogWatchTrigger(mysql_cdc_conn_id="shop", bytes_behind=0)
+        watch.MySqlBinlogWatchTrigger(mysql_cdc_conn_id="shop", bytes_behind=0)
