@@ -146,6 +146,7 @@ def test_pauses_of_a_third_of_all_pieces(pipeline: Pipeline, root: Any, proxy: T
     assert proxy.stalls > 50
 
 
+@pytest.mark.exhaustive
 def test_a_trickle(pipeline: Pipeline, root: Any, proxy: TcpProxy) -> None:
     proxy.throttle(200_000)
     all_jobs(pipeline, root)
@@ -317,6 +318,7 @@ def quick(pipeline: Pipeline) -> None:
 
 @pytest.mark.req("FAULT-06")
 @pytest.mark.parametrize("count", [30_000, 150_000])
+@pytest.mark.exhaustive(but="30000")
 def test_a_half_open_connection_inside_a_batch_is_left(
     pipeline: Pipeline, root: Any, proxy: TcpProxy, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,7 +78,7 @@ def reconnected(pipeline: Pipeline) -> list[str]:
 @pytest.mark.req("FAULT-03")
 @pytest.mark.parametrize("more", [{}, {"provide.transaction.metadata": "true", "include.query": "true"}])
 @pytest.mark.parametrize("after", [100_000, 500_000, 1_200_000])
-@pytest.mark.exhaustive(but="500000-more1|100000-more0")
+@pytest.mark.exhaustive(but="500000-more1")
 def test_a_connection_that_is_cut_is_taken_up_again(
     after: int,
     more: dict[str, str],

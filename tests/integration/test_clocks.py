@@ -14,6 +14,7 @@ from kit.private_mysql import PrivateServer
 from kit.records import payload
 from kit.sql import execute, rows
 from kit.table_rig import FLAT, check_chain, filled
+from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
 from stacklib import ports
 
@@ -26,7 +27,7 @@ HOUR = 3600
 SIGNALS = "CREATE TABLE `{}`.signals (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT NULL)"
 
 
-@pytest.fixture(scope="module", params=["9.7", "8.0.15"])
+@pytest.fixture(scope="module", params=many(["9.7"], ["9.7", "8.0.15"]))
 def clocked(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[PrivateServer, FakeClock]]:
@@ -163,6 +164,7 @@ def test_a_run_keeps_its_lock_when_the_clock_is_set(
                 pass
 
 
+@pytest.mark.exhaustive
 def test_a_drain_goes_on_while_the_clock_is_set(
     pipeline: Pipeline, source: Any, clock: FakeClock, server: PrivateServer, database: str
 ) -> None:

@@ -119,6 +119,7 @@ def test_a_statement_that_is_skipped_because_it_was_not_understood_is_told_and_c
 
 @pytest.mark.req("SCH-09", "FAULT-15")
 @pytest.mark.parametrize("writers", ["1", "3"])
+@pytest.mark.exhaustive(but="3")
 def test_rows_behind_a_skipped_statement_wait_until_its_table_is_compared(
     writers: str, pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.private_mysql import PrivateServer, running_server
+from kit.private_mysql import Pool, PrivateServer
 from pipelinelib.pipeline import Pipeline
 from prooflib import client as prooflib_client
 from prooflib.client import Client
@@ -27,8 +27,8 @@ VOLATILE = {"ts_ms", "pos", "file", "gtid", "thread", "server_id", "id"}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
-    with running_server(tmp_path_factory, "8.0.15") as made:
+def server(pool: Pool) -> Iterator[PrivateServer]:
+    with pool.lent("8.0.15") as made:
         yield made
 
 

@@ -167,6 +167,7 @@ def test_a_unique_index_is_no_primary_key(properties: dict[str, str], root: Any,
 
 @pytest.mark.req("SCH-03")
 @pytest.mark.parametrize("metadata", ["FULL", "MINIMAL"])
+@pytest.mark.exhaustive(but="MINIMAL")
 def test_members_that_are_no_text_stop_nothing(
     properties: dict[str, str], root: Any, database: str, metadata: str
 ) -> None:

@@ -159,6 +159,7 @@ def set_mode(roots: tuple[Any, ...], mode: str) -> None:
         execute(root, f"SET GLOBAL gtid_mode='{mode}'")
 
 
+@pytest.mark.exhaustive
 def test_rows_that_were_prepared_before_a_server_was_copied_are_not_left_out(
     pipeline: Pipeline, pair: Pair, database: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -42,6 +42,7 @@ def test_two_tables_of_one_topic_are_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("captured", [0, 1], ids=["dot in the table", "dot in the database"])
+@pytest.mark.exhaustive(but="database")
 def test_one_of_them_is_captured_and_the_other_left_out(
     properties: dict[str, str], root: Any, database: str, dotted: str, captured: int
 ) -> None:

@@ -42,6 +42,7 @@ class Gate(ThreadRunner):
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["between two batches", "inside a batch"])
+@pytest.mark.exhaustive(but="inside")
 def test_a_driver_is_ended_from_elsewhere_and_others_go_on_at_once(
     properties: dict[str, str], root: Any, database: str, inside: bool
 ) -> None:

@@ -261,6 +261,7 @@ def test_server_settings_checks_and_account_of_the_manuals(
 @pytest.mark.parametrize(
     ("process", "driver"), [("UTC", {}), ("America/New_York", {"database.connectionTimeZone": "Asia/Tokyo"})]
 )
+@pytest.mark.exhaustive(but="New_York")
 def test_zones_of_process_server_session_and_driver_do_not_matter(
     manual: Pipeline, conn: Any, database: str, process: str, driver: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

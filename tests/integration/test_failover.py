@@ -232,6 +232,7 @@ def test_an_offset_that_a_person_has_set_survives_a_change_of_servers(
     assert [payload(r.value)["after"]["id"] for r in pipeline.records("t")[before:]] == [201, 202]
 
 
+@pytest.mark.exhaustive
 def test_a_second_attempt_copies_the_history_once(pipeline: Pipeline, pair: Pair, database: str) -> None:
     """A copy behind a statement of the batch would hide it."""
     pair.switch()

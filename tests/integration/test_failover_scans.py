@@ -36,6 +36,7 @@ def require_equal(pipeline: Pipeline, pair: Pair, database: str, *tables: str) -
 
 
 @pytest.mark.parametrize("renamed", [False, True])
+@pytest.mark.exhaustive(but="True")
 def test_a_snapshot_that_was_interrupted_is_finished_on_another_server(
     pair: Pair,
     properties: dict[str, str],

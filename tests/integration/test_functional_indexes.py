@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit.private_mysql import PrivateServer, running_server
+from kit.private_mysql import Pool, PrivateServer
 from kit.records import compacted, duplicates, payload
 from kit.sql import execute, rows
+from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaMismatchError
@@ -17,12 +18,12 @@ IMAGE = "SET GLOBAL binlog_row_image = {}"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
-    with running_server(tmp_path_factory, "8.0.15") as made:
+def server(pool: Pool) -> Iterator[PrivateServer]:
+    with pool.lent("8.0.15") as made:
         yield made
 
 
-@pytest.fixture(params=["MINIMAL", "FULL"])
+@pytest.fixture(params=many(["MINIMAL"], ["MINIMAL", "FULL"]))
 def old(request: pytest.FixtureRequest, server: PrivateServer) -> Iterator[Any]:
     """Return a root connection, under both kinds of metadata."""
     with server.connect() as conn:

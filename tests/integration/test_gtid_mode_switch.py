@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kit.native_identity import BothWalks
-from kit.private_mysql import PrivateServer
+from kit.private_mysql import Pool, PrivateServer
 from kit.records import compacted, require_chain
 from kit.sql import execute, rows
 from kit.table_rig import FLAT, check_chain, filled
@@ -24,13 +24,9 @@ OFF = ("ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF")
 
 
 @pytest.fixture
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
-    from stacklib.ports import any_free
-
-    made = PrivateServer(tmp_path_factory.mktemp("mysql"), any_free())
-    made.start(gtid_mode="OFF", enforce_gtid_consistency="ON")
-    yield made
-    made.discard()
+def server(pool: Pool) -> Iterator[PrivateServer]:
+    with pool.lent(gtid_mode="OFF") as made:
+        yield made
 
 
 @pytest.fixture
@@ -78,6 +74,7 @@ def drained_with_gtids(pipeline: Pipeline, source: Any, database: str) -> None:
 
 @pytest.mark.req("FAULT-04")
 @pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.exhaustive(but="True")
 def test_a_purge_of_transactions_without_gtids_is_not_taken_for_one_without_loss(
     properties: dict[str, str], server: PrivateServer, source: Any, database: str, restart: bool
 ) -> None:
@@ -119,6 +116,7 @@ def test_a_purge_of_transactions_without_gtids_is_not_taken_for_one_without_loss
 
 @pytest.mark.req("FAULT-04")
 @pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.exhaustive(but="True")
 def test_a_purge_without_loss_is_passed_over_where_every_transaction_has_had_a_gtid(
     properties: dict[str, str], server: PrivateServer, source: Any, database: str, restart: bool
 ) -> None:
@@ -143,6 +141,7 @@ def test_a_purge_without_loss_is_passed_over_where_every_transaction_has_had_a_g
 
 @pytest.mark.native
 @pytest.mark.parametrize("ids", ["true", "false"])
+@pytest.mark.exhaustive(but="true")
 def test_transactions_with_and_without_gtids_are_decoded_as_a_whole(
     properties: dict[str, str], server: PrivateServer, source: Any, database: str, ids: str
 ) -> None:

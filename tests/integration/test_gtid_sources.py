@@ -53,6 +53,7 @@ def lines_about(pipeline: Pipeline, text: str) -> list[str]:
 
 @pytest.mark.req("STRM-07", "CFG-36")
 @pytest.mark.parametrize("written", ["true", "false"])
+@pytest.mark.exhaustive(but="true")
 def test_rows_of_servers_that_do_not_count_are_not_written_and_their_statements_are_followed(
     pair: Pair, properties: dict[str, str], database: str, written: str
 ) -> None:
@@ -138,6 +139,7 @@ def test_transactions_that_do_not_count_may_come_again_behind_those_that_do(
 
 
 @pytest.mark.parametrize("repeated", [False, True], ids=["before the place", "behind the place"])
+@pytest.mark.exhaustive(but="behind")
 def test_statements_of_transactions_that_do_not_count_stop_a_failover_if_their_order_differs(
     pair: Pair, properties: dict[str, str], database: str, repeated: bool
 ) -> None:

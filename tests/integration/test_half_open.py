@@ -40,12 +40,14 @@ def settings(request: pytest.FixtureRequest, properties: dict[str, str], proxy: 
     )
 
 
+@pytest.mark.exhaustive(but="disabled")
 def test_a_slow_statement_is_waited_for(settings: ConnectionSettings) -> None:
     with connect(settings) as conn:
         assert fetch_all(conn, "SELECT SLEEP(3.5), REPEAT('x', 300000)")[0][0] == 0
         assert fetch_all(conn, "SELECT 7") == [(7,)]
 
 
+@pytest.mark.exhaustive(but="disabled")
 def test_the_limit_for_a_statement_holds(settings: ConnectionSettings) -> None:
     with (
         connect(replace(settings, query_timeout_s=2 * SILENCE_S)) as conn,
@@ -54,6 +56,7 @@ def test_the_limit_for_a_statement_holds(settings: ConnectionSettings) -> None:
         fetch_all(conn, "SELECT SLEEP(20)")
 
 
+@pytest.mark.exhaustive(but="disabled")
 def test_a_run_that_ends_does_not_wait_for_a_silent_server(settings: ConnectionSettings, proxy: TcpProxy) -> None:
     """Its connection waits half a minute for an answer: a read and a login, each as long as it may take."""
     limits = replace(settings, silence_timeout_s=SOON_S, connect_timeout_s=SOON_S)
@@ -82,6 +85,7 @@ def test_a_half_open_connection_is_found_out(
         proxy.thaw()
 
 
+@pytest.mark.exhaustive(but="disabled")
 def test_a_connection_that_the_server_has_ended_unheard_is_found_out(
     settings: ConnectionSettings, proxy: TcpProxy, root: Any
 ) -> None:
@@ -113,6 +117,7 @@ def _processes(root: Any) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
+@pytest.mark.exhaustive(but="disabled")
 def test_a_holder_whose_host_vanished_loses_the_lock_and_learns_it(
     settings: ConnectionSettings, proxy: TcpProxy, stack: Any, unique: str
 ) -> None:

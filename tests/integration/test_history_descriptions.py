@@ -150,6 +150,7 @@ def test_a_scan_continues_after_a_description(pipeline: Pipeline, root: Any, dat
     check_exact(pipeline, root, "t")
 
 
+@pytest.mark.exhaustive
 def test_a_start_after_a_hundred_thousand_statements_applies_none_of_them(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -209,6 +209,7 @@ def test_a_trigger_of_the_signal_table(pipeline: Pipeline, root: Any, database: 
 
 
 @pytest.mark.parametrize("strategy", ["insert_insert", "insert_delete"])
+@pytest.mark.exhaustive(but="delete")
 def test_a_snapshot_of_the_signal_table_itself(pipeline: Pipeline, root: Any, database: str, strategy: str) -> None:
     """Each window writes into the very table that it reads."""
     pipeline.properties |= {

@@ -34,6 +34,7 @@ def two_stretches_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.req("TYPE-72", "INC-35", "CFG-68")
 @pytest.mark.parametrize("allowed", ["false", "true"])
+@pytest.mark.exhaustive(but="true")
 def test_structures_may_change_during_a_snapshot_with_any_setting(
     properties: dict[str, str], root: Any, database: str, monkeypatch: pytest.MonkeyPatch, allowed: str
 ) -> None:

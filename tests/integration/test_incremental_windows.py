@@ -96,6 +96,7 @@ SIGNALS = "CREATE TABLE `{}`.signals (id VARCHAR(64) PRIMARY KEY, type VARCHAR(3
 
 @pytest.mark.parametrize("strategy", ["insert_insert", "insert_delete"])
 @pytest.mark.req("INC-02", "INC-05", "INC-06", "INC-14", "INC-28", "EX-13")
+@pytest.mark.exhaustive(but="delete")
 def test_a_row_of_the_signal_table_asks_for_a_snapshot(
     properties: dict[str, str], root: Any, database: str, strategy: str
 ) -> None:
@@ -220,6 +221,7 @@ def test_a_drain_gives_way_to_another_run_that_is_at_work(pipeline: Pipeline, ro
 
 @pytest.mark.parametrize("born", ["before the first snapshot", "in the stream"])
 @pytest.mark.req("INC-01", "INC-18")
+@pytest.mark.exhaustive(but="in the stream")
 def test_a_table_that_is_new_in_the_list_comes_whole_while_the_stream_goes_on(
     pipeline: Pipeline, root: Any, database: str, stack: Any, born: str
 ) -> None:

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from kit.incremental_rig import unfinished_request
-from kit.private_mysql import PrivateServer
+from kit.private_mysql import Pool, PrivateServer
 from kit.records import compacted, payload
 from kit.sql import execute, rows
 from kit.table_rig import FLAT, changes, filled, interrupt
 from pipelinelib.pipeline import Pipeline
-from stacklib.ports import any_free
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
@@ -21,11 +20,9 @@ from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
-    made = PrivateServer(tmp_path_factory.mktemp("mysql"), any_free())
-    made.start(gtid_mode="OFF", enforce_gtid_consistency="OFF")
-    yield made
-    made.discard()
+def server(pool: Pool) -> Iterator[PrivateServer]:
+    with pool.lent(gtid_mode="OFF", enforce_gtid_consistency="OFF") as made:
+        yield made
 
 
 @pytest.fixture

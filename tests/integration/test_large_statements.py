@@ -93,6 +93,7 @@ def test_the_topics_of_statements_take_the_largest_record_of_the_client(
 
 
 @pytest.mark.parametrize("writers", ["1", "2"])
+@pytest.mark.exhaustive(but="2")
 def test_a_drain_does_not_hold_a_large_row_of_a_table_that_is_not_captured(
     properties: dict[str, str], root: Any, database: str, other: str, writers: str
 ) -> None:

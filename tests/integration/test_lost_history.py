@@ -76,6 +76,7 @@ def check(pipeline: Pipeline, root: Any, database: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["made anew", "another name"])
+@pytest.mark.exhaustive(but="made anew")
 def test_an_empty_history_passes_over_no_row(pipeline: Pipeline, root: Any, database: str, how: str) -> None:
     pipeline.properties["inconsistent.schema.handling.mode"] = "skip"
     lose_history(pipeline, how)
@@ -103,6 +104,7 @@ def crash_inside(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 @pytest.mark.parametrize("how", ["deleted", "made anew"])
+@pytest.mark.exhaustive(but="deleted")
 def test_a_history_lost_inside_a_batch_is_rebuilt_and_the_batch_goes_on(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
 ) -> None:

@@ -56,6 +56,7 @@ def largest_record(properties: dict[str, str]) -> int:
 
 
 @pytest.mark.req("SNAP-14")
+@pytest.mark.exhaustive
 def test_twenty_thousand_chunks_are_listed_resumed_and_forgotten(job: JobLedger, properties: dict[str, str]) -> None:
     chunks = chunks_of(20_000)
     places = record_chunks(job, 1, chunks, {})
@@ -97,6 +98,7 @@ def test_a_list_that_was_interrupted_is_never_taken_for_a_whole_one(
         recorded_chunks(replace(complete, chunks=dict(list(complete.chunks.items())[1:])), 1)
 
 
+@pytest.mark.exhaustive
 def test_a_writer_joins_fast_with_a_hundred_thousand_chunks(job: JobLedger, properties: dict[str, str]) -> None:
     record_chunks(job, 1, chunks_of(100_000), {})
     began = time.process_time()  # of the whole process, so that a busy machine makes no difference

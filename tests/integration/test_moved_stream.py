@@ -85,6 +85,7 @@ def reason(pipeline: Pipeline, id_: str) -> str:
 
 
 @pytest.mark.parametrize("form", [0, 1], ids=["file", "gtids"])
+@pytest.mark.exhaustive(but="gtids")
 def test_the_stream_is_moved_forward_and_back_and_each_signal_acts_once(
     pipeline: Pipeline, root: Any, database: str, form: int
 ) -> None:

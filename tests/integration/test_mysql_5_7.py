@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import test_old_server as old_server
 from kit.incremental_rig import ask_for, books, check_exact, reads
-from kit.private_mysql import PrivateServer, running_server
+from kit.private_mysql import Pool, PrivateServer
 from kit.random_ddl import RandomSession
 from kit.records import compacted, duplicates, payload
 from kit.server_structures import check_all, known
 from kit.sql import execute, rows
 from kit.stream_structures import StructureStream
+from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
 from test_old_server import old, pipeline
 from test_random_ddl import run_session
@@ -28,9 +29,9 @@ VERSION = "5.7.22"
 GTIDS_OFF = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
 
 
-@pytest.fixture(scope="module", params=["GTIDs", "no GTIDs"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
-    with running_server(tmp_path_factory, VERSION, {} if request.param == "GTIDs" else GTIDS_OFF) as made:
+@pytest.fixture(scope="module", params=many(["no GTIDs"], ["GTIDs", "no GTIDs"]))
+def server(request: pytest.FixtureRequest, pool: Pool) -> Iterator[PrivateServer]:
+    with pool.lent(VERSION, **({} if request.param == "GTIDs" else GTIDS_OFF)) as made:
         yield made
 
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit.private_mysql import PrivateServer, running_server
+from kit.private_mysql import Pool, PrivateServer
 from kit.records import payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
-    with running_server(tmp_path_factory, "8.0.15", {"lower_case_table_names": "1"}) as made:
+def server(pool: Pool) -> Iterator[PrivateServer]:
+    with pool.lent(lower_case_table_names="1") as made:
         yield made
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit.private_mysql import PrivateServer, running_server
+from kit.private_mysql import Pool, PrivateServer, running_server
 from kit.records import compacted, payload
 from kit.replication import start_replica, wait_for_gtids
 from kit.sql import execute, rows
@@ -29,21 +29,11 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 FLAT = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 DIFFERENT = "different"
-PRIMARY = {"server_id": "101"}
 
 
 @pytest.fixture(scope="module")
-def primary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
-    with running_server(tmp_path_factory, "9.7", PRIMARY) as made:
-        yield made
-
-
-@contextmanager
-def replica_of(primary: PrivateServer, factory: pytest.TempPathFactory, **options: str) -> Iterator[PrivateServer]:
-    """Yield a running replica."""
-    with running_server(factory, "9.7", {"server_id": "102"} | options) as made:
-        with made.connect() as conn:
-            start_replica(conn, primary)
+def primary(pool: Pool) -> Iterator[PrivateServer]:
+    with pool.lent(server_id="101") as made:
         yield made
 
 
@@ -75,9 +65,11 @@ def stream_of(server: PrivateServer, properties: dict[str, str], **more: str) ->
 
 @pytest.mark.req("SETUP-27")
 def test_a_replica_that_logs_what_it_applies_is_a_source(
-    primary: PrivateServer, table: Any, tmp_path_factory: pytest.TempPathFactory, properties: dict[str, str]
+    primary: PrivateServer, table: Any, pool: Pool, properties: dict[str, str]
 ) -> None:
-    with replica_of(primary, tmp_path_factory) as replica:
+    with pool.lent(server_id="102") as replica:
+        with replica.connect() as conn:
+            start_replica(conn, primary)
         wait_for(replica, primary)
         pipeline = stream_of(replica, properties)
         assert pipeline.snapshot().complete
@@ -95,11 +87,11 @@ def test_a_replica_that_logs_what_it_applies_is_a_source(
 
 @pytest.mark.req("SETUP-30")
 def test_a_replica_of_several_primaries_is_a_source(
-    primary: PrivateServer, table: Any, tmp_path_factory: pytest.TempPathFactory, properties: dict[str, str]
+    primary: PrivateServer, table: Any, pool: Pool, properties: dict[str, str]
 ) -> None:
     with (
-        running_server(tmp_path_factory, "9.7", {"server_id": "103"}) as second,
-        running_server(tmp_path_factory, "9.7", {"server_id": "104"}) as replica,
+        pool.lent(server_id="103") as second,
+        pool.lent(server_id="104") as replica,
         second.connect() as other,
         replica.connect() as conn,
     ):
@@ -128,7 +120,10 @@ def test_a_replica_of_several_primaries_is_a_source(
 def test_a_replica_that_does_not_log_is_refused_before_anything_is_read(
     primary: PrivateServer, table: Any, tmp_path_factory: pytest.TempPathFactory, properties: dict[str, str]
 ) -> None:
-    with replica_of(primary, tmp_path_factory, log_replica_updates="OFF") as replica:
+    options = {"server_id": "102", "log_replica_updates": "OFF"}
+    with running_server(tmp_path_factory, "9.7", options) as replica:
+        with replica.connect() as conn:
+            start_replica(conn, primary)
         wait_for(replica, primary)
         pipeline = stream_of(replica, properties)
         with pytest.raises(SourceSettingError, match="does not log what it replicates"):
@@ -139,6 +134,7 @@ def test_a_replica_that_does_not_log_is_refused_before_anything_is_read(
 
 
 @pytest.mark.parametrize("option", ["binlog_ignore_db", "binlog_do_db"])
+@pytest.mark.exhaustive(but="ignore")
 def test_databases_that_are_not_logged_are_refused(
     option: str, tmp_path_factory: pytest.TempPathFactory, properties: dict[str, str]
 ) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from kit.failover_rig import assert_exact, committed, follow, insert
-from kit.replication import Pair, running_pair
+from kit.private_mysql import Pool
+from kit.replication import Pair, lent_pair
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 from test_ticdc_timestamps import FLAT, TABLE, bulk, changed, require_timestamps
@@ -19,8 +20,8 @@ JSON = {
 
 
 @pytest.fixture(scope="module")
-def old_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with running_pair(tmp_path_factory, "8.0.15") as made:
+def old_pair(pool: Pool) -> Iterator[Pair]:
+    with lent_pair(pool, "8.0.15") as made:
         yield made
 
 

@@ -10,7 +10,7 @@ import pytest
 import test_key_kinds as key_kinds
 from avrolib.fake_registry import running_registry
 from kit.incremental_rig import FLAT
-from kit.private_mysql import PrivateServer, running_server
+from kit.private_mysql import Pool, PrivateServer
 from kit.records import compacted, duplicates, payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
@@ -21,8 +21,8 @@ from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
-    with running_server(tmp_path_factory, "8.0.15") as made:
+def server(pool: Pool) -> Iterator[PrivateServer]:
+    with pool.lent("8.0.15") as made:
         yield made
 
 
@@ -223,6 +223,7 @@ def test_unsigned_columns_after_a_year_arrive(pipeline: Pipeline, old: Any, data
 
 
 @pytest.mark.req("TYPE-27")
+@pytest.mark.exhaustive
 def test_members_beyond_the_basic_plane(pipeline: Pipeline, old: Any, database: str) -> None:
     """A snapshot cannot read them; the drain says so once, and with FULL metadata it has them from the binlog."""
     execute(

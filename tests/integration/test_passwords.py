@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kit.private_mysql import PrivateServer, running_server
+from kit.private_mysql import Pool, PrivateServer
 from kit.sql import execute
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
@@ -21,9 +21,9 @@ Account = Callable[[str, str], ConnectionSettings]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
+def server(pool: Pool) -> Iterator[PrivateServer]:
     """Return a server that still has mysql_native_password; 9.0 removed it."""
-    with running_server(tmp_path_factory, "8.0.15") as made:
+    with pool.lent("8.0.15") as made:
         yield made
 
 

@@ -223,7 +223,7 @@ def test_one_hot_table_is_split_over_writers_and_keeps_its_order(pipeline: Pipel
 
 @pytest.mark.parametrize("metadata", ["MINIMAL", "FULL"])
 @pytest.mark.parametrize("compression", ["OFF", "ON"])
-@pytest.mark.exhaustive(but="ON-MINIMAL|OFF-FULL")
+@pytest.mark.exhaustive(but="ON-MINIMAL")
 def test_metadata_and_compression_make_no_difference(
     pipeline: Pipeline, root: Any, database: str, metadata: str, compression: str
 ) -> None:

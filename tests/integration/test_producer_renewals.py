@@ -109,6 +109,7 @@ def test_each_row_comes_once_where_the_client_waits_longer_on_the_way(
 @pytest.mark.parametrize(
     ("partitions", "linger"), [("1", pace.SINGLE_PARTITION_LINGER_MS), ("3", pace.SHARED_LINGER_MS)]
 )
+@pytest.mark.exhaustive(but="3-10")
 def test_a_snapshots_client_waits_long_where_chunks_go_to_one_partition(
     properties: dict[str, str], root: Any, database: str, lingers: list[int], partitions: str, linger: int
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from kit.failover_rig import assert_exact, carry_out, committed, follow, insert, refused
-from kit.private_mysql import running_server
+from kit.private_mysql import Pool
 from kit.replication import Pair, start_replica, wait_for_gtids
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
@@ -101,11 +101,10 @@ def test_an_unfinished_batch_is_not_moved_to_a_server_with_such_filters(
 
 
 def test_a_server_with_another_case_of_names_is_refused(
-    pipeline: Pipeline, pair: Pair, database: str, tmp_path_factory: pytest.TempPathFactory
+    pipeline: Pipeline, pair: Pair, database: str, pool: Pool
 ) -> None:
-    with running_server(tmp_path_factory, "9.7", {"server_id": "13", "lower_case_table_names": "1"}) as third:
+    with pool.lent(server_id="13", lower_case_table_names="1") as third:
         root: Any = third.connect()
-        execute(root, "RESET BINARY LOGS AND GTIDS")
         start_replica(root, pair.primary.server)
         wait_for_gtids(root, pair.primary.gtids)
         execute(root, "STOP REPLICA", "RESET REPLICA ALL")

@@ -68,6 +68,7 @@ ACCOUNTS = {
 
 
 @pytest.mark.parametrize("kind", list(ACCOUNTS))
+@pytest.mark.exhaustive(but="token")
 def test_who_shows_what_is_wanted_is_let_in(
     root: Any, properties: dict[str, str], database: str, registry: str, gate: Gate, files: Files, kind: str
 ) -> None:

@@ -89,6 +89,7 @@ def test_a_gtid_set_is_taken_like_the_position_after_it(pipeline: Pipeline, root
 
 @pytest.mark.req("FAULT-01")
 @pytest.mark.parametrize("backup", [False, True], ids=["not settled", "store from a backup"])
+@pytest.mark.exhaustive(but="backup")
 def test_stored_does_not_repeat_what_the_ledger_says_is_done(
     pipeline: Pipeline, root: Any, database: str, backup: bool
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit.private_mysql import PrivateServer
+from kit.private_mysql import Pool, PrivateServer
 from kit.records import payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
@@ -189,16 +189,13 @@ def test_a_death_between_structures_and_plan_changes_nothing(
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
-    from stacklib.ports import any_free
-
-    made = PrivateServer(tmp_path_factory.mktemp("mysql"), any_free())
-    made.start()
-    yield made
-    made.discard()
+def server(pool: Pool) -> Iterator[PrivateServer]:
+    with pool.lent() as made:
+        yield made
 
 
 @pytest.mark.parametrize("way", ["snapshot", "reset"])
+@pytest.mark.exhaustive(but="reset")
 def test_the_same_statement_at_the_same_place_of_another_binlog_counts(
     way: str, properties: dict[str, str], server: PrivateServer, database: str
 ) -> None:

@@ -29,6 +29,7 @@ def pair(servers: Pair, database: str) -> Pair:
 
 
 @pytest.mark.parametrize("flushed", [False, True])
+@pytest.mark.exhaustive(but="True")
 def test_a_server_whose_gtids_are_those_of_other_transactions_is_refused(
     pair: Pair, properties: dict[str, str], database: str, flushed: bool
 ) -> None:

@@ -16,7 +16,7 @@ import pymysql
 import pytest
 from decode_rig import table_of
 from kit.create_statement import parse_create
-from kit.private_mysql import running_server
+from kit.private_mysql import Pool
 from kit.sql import execute, rows
 from kit.table_records import config
 from test_decode_types import LAX, SPATIAL, TYPES
@@ -269,8 +269,8 @@ def test_rows_are_those_of_records_in_all_modes(root: Any, database: str) -> Non
 
 @pytest.mark.parametrize("version", ["5.7.22", "8.0.15"])
 @pytest.mark.exhaustive(but="5.7.22")
-def test_rows_of_an_old_server(version: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    with running_server(tmp_path_factory, version) as server, closing(server.connect()) as conn:
+def test_rows_of_an_old_server(version: str, pool: Pool) -> None:
+    with pool.lent(version) as server, closing(server.connect()) as conn:
         execute(conn, "CREATE DATABASE old CHARACTER SET utf8mb4")
         check_all_modes(conn, "old")
         check_character_sets(conn, "old")

@@ -131,7 +131,7 @@ BEFORE_STATE = ("incremental.before_books", 1)
     ],
     ids=["none", "read", "committed", "before state"],
 )
-@pytest.mark.exhaustive(but="^read|committed")
+@pytest.mark.exhaustive(but="committed")
 def test_rows_of_windows_that_died_are_counted(
     properties: dict[str, str],
     root: Any,

@@ -59,7 +59,7 @@ MOVES = {
 @pytest.mark.parametrize("place", ["between", "before low", "view"])
 @pytest.mark.parametrize("move", MOVES)
 @pytest.mark.req("INC-17", "INC-18")
-@pytest.mark.exhaustive(but="swap-view|exchange-between")
+@pytest.mark.exhaustive(but="swap-view")
 def test_a_table_whose_rows_are_others_by_now_is_read_from_its_beginning(
     pipeline: Pipeline, root: Any, database: str, places: Places, stack: Any, move: str, place: str
 ) -> None:
@@ -116,7 +116,7 @@ CHANGES: dict[str, dict[str, str]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.req("INC-17")
-@pytest.mark.exhaustive(but="key|topic")
+@pytest.mark.exhaustive(but="key")
 def test_a_table_is_read_from_its_beginning_when_its_records_look_otherwise_by_now(
     pipeline: Pipeline, root: Any, database: str, places: Places, change: str
 ) -> None:
@@ -214,7 +214,7 @@ REBUILDS = [
 
 @pytest.mark.parametrize("statement", REBUILDS)
 @pytest.mark.req("INC-18")
-@pytest.mark.exhaustive(but="FORCE|TRUNCATE PAR")
+@pytest.mark.exhaustive(but="TRUNCATE PAR")
 def test_a_table_that_is_rebuilt_under_a_view_is_read_in_a_later_window(
     pipeline: Pipeline, root: Any, database: str, places: Places, stack: Any, statement: str
 ) -> None:

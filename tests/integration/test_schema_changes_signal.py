@@ -124,6 +124,7 @@ def test_structures_hold_from_the_signals_place_on_and_are_written_once(
     assert told(pipeline) == [("other-names", "COMPLETED")]
 
 
+@pytest.mark.exhaustive
 def test_structures_without_a_position_in_the_binlog_apply_after_the_last_batch(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

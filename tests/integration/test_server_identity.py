@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.private_mysql import PrivateServer, running_server
+from kit.private_mysql import Pool, PrivateServer, reset_binlog, running_server
 from kit.records import compacted, payload
 from kit.sql import execute, rows
+from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
 from pipelinelib.stand_ins import ThreadRunner
 
@@ -29,10 +30,10 @@ FLAT = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable
 GTIDS_OFF = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
 
 
-@pytest.fixture(scope="module", params=["9.7", "9.7 without GTIDs", "8.0.15"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
+@pytest.fixture(scope="module", params=many(["9.7 without GTIDs"], ["9.7", "9.7 without GTIDs", "8.0.15"]))
+def server(request: pytest.FixtureRequest, pool: Pool) -> Iterator[PrivateServer]:
     version, _, plain = str(request.param).partition(" ")
-    with running_server(tmp_path_factory, version, GTIDS_OFF if plain else {}) as made:
+    with pool.lent(version, **(GTIDS_OFF if plain else {})) as made:
         yield made
 
 
@@ -45,12 +46,6 @@ def source(server: PrivateServer) -> Iterator[Any]:
 @pytest.fixture
 def settings(server: PrivateServer, properties: dict[str, str]) -> ConnectionSettings:
     return ConnectorConfig.from_properties(properties | server.properties()).connection_settings()
-
-
-def reset_binlog(conn: Any) -> None:
-    """Let the server forget its binlog and its GTIDs."""
-    old = rows(conn, "SELECT @@version")[0][0].startswith(("5.", "8.0"))
-    execute(conn, "RESET MASTER" if old else "RESET BINARY LOGS AND GTIDS")
 
 
 def load(conn: Any, db: str, first: int, count: int, value: str) -> None:

@@ -62,6 +62,7 @@ def committed(pipeline: Pipeline) -> list[tuple[str, str]]:
 
 @pytest.mark.req("EX-13")
 @pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.exhaustive(but="True")
 def test_signals_of_the_table_are_handed_over_once_whether_it_is_captured_or_not(
     properties: dict[str, str], root: Any, database: str, ops: str, captured: bool,
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path,

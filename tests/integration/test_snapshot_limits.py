@@ -68,7 +68,7 @@ UNDRAINED = {
 
 
 @pytest.mark.parametrize("what", UNDRAINED)
-@pytest.mark.exhaustive(but="deleted|altered")
+@pytest.mark.exhaustive(but="altered")
 def test_a_new_snapshot_does_not_move_the_stream_past_what_is_not_drained(
     what: str, two: Pipeline, root: Any, database: str
 ) -> None:
@@ -106,6 +106,7 @@ def test_a_change_between_plan_and_view_is_found_and_the_drain_takes_over(
 
 
 @pytest.mark.parametrize("by", ["the drain", "a person"])
+@pytest.mark.exhaustive(but="drain")
 def test_a_reset_that_keeps_the_offset_leaves_nothing_out(two: Pipeline, root: Any, database: str, by: str) -> None:
     if by == "the drain":
         job = prepare_snapshot(two.cfg, two.store, two.owner, two.log, again=True)

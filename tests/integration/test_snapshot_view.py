@@ -129,6 +129,7 @@ def movers(stack: Any, db: str) -> Iterator[list[int]]:
     "SNAP-26",
 )
 @pytest.mark.parametrize("lock", ["global", "tables"])
+@pytest.mark.exhaustive(but="tables")
 def test_all_tasks_see_the_same_moment_while_others_write(
     lock: str, pipeline: Pipeline, stack: Any, root: Any, database: str, account: Any
 ) -> None:
@@ -416,6 +417,7 @@ def test_tables_altered_dropped_and_created_between_two_attempts(
     ],
     ids=["columns swap names", "another table gets the name"],
 )
+@pytest.mark.exhaustive(but="another")
 def test_a_statement_waits_until_the_tables_are_read(
     pipeline: Pipeline, root: Any, database: str, stack: Any, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:

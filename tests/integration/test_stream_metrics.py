@@ -406,6 +406,7 @@ def _failing_after(method: Any, calls: int) -> Any:
 
 @pytest.mark.req("MET-14", "SNAP-56", "MET-22", "SNAP-57", "MET-01", "MET-02", "MET-10")
 @pytest.mark.parametrize("mode", ["minimal", "extended"])
+@pytest.mark.exhaustive(but="extended")
 def test_a_running_snapshot_is_seen_from_outside(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:

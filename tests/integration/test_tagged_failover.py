@@ -70,6 +70,7 @@ def assert_each_event_once(pipeline: Pipeline, pair: Pair, db: str) -> None:
 
 
 @pytest.mark.parametrize("compressed", ["OFF", "ON"])
+@pytest.mark.exhaustive(but="ON")
 def test_a_switchover_between_tagged_transactions(
     pipeline: Pipeline, pair: Pair, database: str, compressed: str
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_switchover_between_tagged_transactions(
 
 
 @pytest.mark.parametrize("compressed", ["OFF", "ON"])
+@pytest.mark.exhaustive(but="ON")
 def test_a_batch_that_is_inside_a_tagged_transaction_is_moved(
     pipeline: Pipeline,
     pair: Pair,

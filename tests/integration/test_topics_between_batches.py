@@ -136,6 +136,7 @@ def test_a_topic_that_is_created_again_inside_a_batch_fails_the_batch(
     assert values(pipeline, "b") == [0, 0, 1, 1, 2, 2]
 
 
+@pytest.mark.exhaustive
 def test_a_topic_that_is_created_again_inside_a_window_fails_the_window(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

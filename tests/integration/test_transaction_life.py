@@ -113,6 +113,7 @@ def test_a_source_that_falls_silent_inside_a_transaction(
     assert ids(pipeline) == [1, 2, 3]
 
 
+@pytest.mark.exhaustive
 def test_a_search_for_a_prepared_transaction(
     pipeline: Pipeline, proxy: TcpProxy, root: Any, stack: Any, database: str
 ) -> None:

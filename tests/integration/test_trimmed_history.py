@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from kit.private_mysql import PrivateServer, running_server
+from kit.private_mysql import Pool, PrivateServer
 from kit.records import payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
@@ -28,8 +28,8 @@ PROPERTIES = {
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
-    with running_server(tmp_path_factory, "9.7") as made:
+def server(pool: Pool) -> Iterator[PrivateServer]:
+    with pool.lent() as made:
         yield made
 
 

@@ -209,7 +209,7 @@ WHILE_CASES = [(kind, point) for kind in ("snapshot", "drain") for point in WHIL
 
 @pytest.mark.req("FAULT-01")
 @pytest.mark.parametrize(("kind", "point"), AFTER_CASES, ids=["-".join(c) for c in AFTER_CASES])
-@pytest.mark.exhaustive(but="snapshot-writer.before_commit|drain-waiting")
+@pytest.mark.exhaustive(but="snapshot-writer.before_commit")
 def test_an_older_attempt_that_goes_on_after_the_newer_one_ended_adds_nothing(
     kind: str, point: str, pipeline: Pipeline, root: Any, database: str, points: list[Attempt]
 ) -> None:
@@ -228,7 +228,7 @@ def test_an_older_attempt_that_goes_on_after_the_newer_one_ended_adds_nothing(
 
 @pytest.mark.req("FAULT-01")
 @pytest.mark.parametrize(("kind", "point"), WHILE_CASES, ids=["-".join(c) for c in WHILE_CASES])
-@pytest.mark.exhaustive(but="writer.after_init")
+@pytest.mark.exhaustive(but="drain-writer.after_init")
 def test_an_older_attempt_that_goes_on_while_the_newer_one_works_adds_nothing(
     kind: str, point: str, pipeline: Pipeline, root: Any, database: str, points: list[Attempt]
 ) -> None:

@@ -49,6 +49,7 @@ def keys(pipeline: Pipeline, table: str) -> list[Any]:
 @pytest.mark.parametrize(
     ("columns", "why"), [("", "SELECT command denied"), ("id, v", "SHOW command denied")], ids=["rows", "structure"]
 )
+@pytest.mark.exhaustive(but="structure")
 def test_a_table_that_may_not_be_read_any_more_is_waited_for(
     pipeline: Pipeline,
     account: dict[str, str],
@@ -105,6 +106,7 @@ def test_a_last_key_without_a_written_form_does_not_keep_rows_back(
 
 @pytest.mark.req("SNAP-14")
 @pytest.mark.parametrize("to", ["current", "view"])
+@pytest.mark.exhaustive(but="view")
 def test_a_table_is_followed_through_a_rename_after_the_stream_was_moved(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, to: str
 ) -> None:

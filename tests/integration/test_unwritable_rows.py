@@ -58,6 +58,7 @@ def ended(pipeline: Pipeline) -> bool:
 
 
 @pytest.mark.parametrize("large", [True, False])
+@pytest.mark.exhaustive(but="True")
 def test_the_snapshot_may_be_stopped(properties: dict[str, str], root: Any, database: str, large: bool) -> None:
     pipeline, error = failing(properties, root, database, large=large)
     data = {"data-collections": [f"{database}.t"]}
@@ -68,6 +69,7 @@ def test_the_snapshot_may_be_stopped(properties: dict[str, str], root: Any, data
 
 
 @pytest.mark.parametrize("large", [True, False])
+@pytest.mark.exhaustive(but="True")
 def test_the_column_may_be_excluded(properties: dict[str, str], root: Any, database: str, large: bool) -> None:
     pipeline, error = failing(properties, root, database, large=large)
     assert "column.exclude.list" in error.remedy

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from kit.incremental_rig import FLAT, Writer, ask_for, books, check_exact, reads
-from kit.private_mysql import PrivateServer, running_server
+from kit.private_mysql import Pool, PrivateServer, reset_binlog
 from kit.records import compacted
 from kit.sql import execute, rows
 from kit.table_rig import filled
+from kit.tiers import many
 from kit.window_rig import SIGNALS, Places
 from pipelinelib.pipeline import Pipeline
 
@@ -25,10 +26,10 @@ from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_task
 GTIDS_OFF = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
 
 
-@pytest.fixture(scope="module", params=["9.7 without GTIDs", "8.0.15"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
+@pytest.fixture(scope="module", params=many(["9.7 without GTIDs"], ["9.7 without GTIDs", "8.0.15"]))
+def server(request: pytest.FixtureRequest, pool: Pool) -> Iterator[PrivateServer]:
     version, _, plain = str(request.param).partition(" ")
-    with running_server(tmp_path_factory, version, GTIDS_OFF if plain else {}) as made:
+    with pool.lent(version, **(GTIDS_OFF if plain else {})) as made:
         yield made
 
 
@@ -111,8 +112,7 @@ def test_a_binlog_that_was_reset_between_two_windows(
     pipeline: Pipeline, source: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     half_read(pipeline, monkeypatch)
-    old = rows(source, "SELECT @@version")[0][0].startswith("8.0")
-    execute(source, "RESET MASTER" if old else "RESET BINARY LOGS AND GTIDS")
+    reset_binlog(source)
     # The same GTIDs and positions come again, and more.
     for n in range(400):
         execute(source, f"UPDATE `{database}`.a SET v = {n} WHERE id = {n % 100}")
@@ -162,6 +162,7 @@ def test_a_view_on_another_server_is_refused(
 
 
 @pytest.mark.req("FAULT-11")
+@pytest.mark.exhaustive
 def test_a_first_snapshots_view_on_another_server_is_refused(
     pipeline: Pipeline, root: Any, database: str, stack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,7 +112,7 @@ def test_rows_come_at_the_commit_and_never_after_a_rollback(
 
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("writers", [1, 3])
-@pytest.mark.exhaustive(but="1-False|3-True")
+@pytest.mark.exhaustive(but="3-True")
 def test_prepare_and_commit_in_different_batches(
     pipeline: Pipeline, xa: Xa, root: Any, database: str, writers: int, compressed: bool
 ) -> None:

@@ -278,12 +278,14 @@ def start(
 def _initialise(program: Program, folder: Path, options: Path) -> None:
     data = folder / "data"
     shutil.rmtree(data, ignore_errors=True)
-    if _has_initial_settings(options.read_text(encoding="utf-8")):
+    text = options.read_text(encoding="utf-8")
+    if _has_initial_settings(text):
         _make_data(program, folder, options)
     else:
+        case = {"lower_case_table_names": "1"} if f"\n{_LOWER_CASE}\n" in text else {}
         made = build_once(
-            cache_dir() / f"mysql-data-{program.version}",
-            lambda partial: _make_template(program, partial),
+            cache_dir() / f"mysql-data-{program.version}{'-lower-case' * bool(case)}",
+            lambda partial: _make_template(program, partial, case),
             "mysql",
             f"an empty data folder of MySQL {program.version}",
         )
@@ -298,13 +300,15 @@ def _has_initial_settings(options: str) -> bool:
     return any(name not in plain and name.startswith(_INITIAL_SETTINGS) for name in names)
 
 
-# MySQL manual, "Initializing the Data Directory": case of names, page size, files and encryption are settled there.
-_INITIAL_SETTINGS = ("lower_case_table_names", "innodb_", "default_table_encryption", "early_plugin_load")
+# MySQL manual, "Initializing the Data Directory": page size, files and encryption are settled there, and the case of
+# names, for which there is a folder of its own.
+_INITIAL_SETTINGS = ("innodb_", "default_table_encryption", "early_plugin_load")
+_LOWER_CASE = "lower_case_table_names=1"
 
 
-def _make_template(program: Program, folder: Path) -> None:
+def _make_template(program: Program, folder: Path, settings: Mapping[str, str] = _NO_SETTINGS) -> None:
     options = folder / "my.cnf"
-    processes.write_private(options, option_file(program, folder, 0))
+    processes.write_private(options, option_file(program, folder, 0, settings))
     _make_data(program, folder, options)
     for path in ((folder / "data" / "auto.cnf"), *(folder / "data").glob("binlog.*")):
         path.unlink(missing_ok=True)  # each server has a UUID and a binlog of its own
