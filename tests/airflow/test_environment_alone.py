@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from kit.spark_cluster import unpack_environment
 from pipelinelib.submit import spark_home
 
 from airflow_provider_mysql_cdc import __version__
@@ -31,10 +31,14 @@ print(sorted({p for p in sys.path if p and not p.startswith(sys.prefix)}))
 
 
 @pytest.mark.spark
-def test_the_core_and_the_applications_import_without_airflow(spark_cluster: Any, tmp_path: Path) -> None:
+def test_the_core_imports_without_airflow_and_the_archive_says_what_it_holds(
+    tmp_path: Path,
+) -> None:
+    archive = unpack_environment(tmp_path / "environment")
+    python = str(tmp_path / "environment" / "bin" / "python")
     pyspark = ":".join(map(str, (spark_home() / "python" / "lib").glob("*.zip")))
     done = subprocess.run(
-        [str(spark_cluster.python), "-c", IMPORT_ALL],
+        [python, "-c", IMPORT_ALL],
         env={"PYTHONPATH": pyspark, "PATH": "/usr/bin:/bin"},
         cwd=tmp_path,
         capture_output=True,
@@ -43,18 +47,15 @@ def test_the_core_and_the_applications_import_without_airflow(spark_cluster: Any
     )
     assert done.returncode == 0, done.stderr
     folder, airflow, foreign = done.stdout.splitlines()
-    assert folder.startswith(str(spark_cluster.folder))
+    assert folder.startswith(str(tmp_path / "environment"))
     assert airflow == "[]"
     assert foreign == str(sorted(pyspark.split(":")))
     without = subprocess.run(
-        [str(spark_cluster.python), "-c", "import airflow"], capture_output=True, text=True, check=False, cwd=tmp_path
+        [python, "-c", "import airflow"], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert "ModuleNotFoundError" in without.stderr
 
-
-@pytest.mark.spark
-def test_the_archive_says_what_it_holds(spark_cluster: Any) -> None:
-    manifest = read_manifest(spark_cluster.archive)
+    manifest = read_manifest(archive)
     assert manifest is not None
     assert (manifest["package"], manifest["python"]) == (__version__, ".".join(map(str, sys.version_info[:3])))
     assert "pymysql" in manifest["packages"] and "apache-airflow" not in manifest["packages"]

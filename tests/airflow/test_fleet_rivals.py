@@ -25,7 +25,12 @@ from test_real_fleet import ROWS, SHARDS, Fleet
 from airflow_provider_mysql_cdc.dag_factory import cdc_fleet, cdc_pipeline
 from airflow_provider_mysql_cdc.operators.fleet_outcome import DRAINED, GAVE_WAY
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.usefixtures("metadata_db")]
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.spark,
+    pytest.mark.exhaustive,
+    pytest.mark.usefixtures("metadata_db"),
+]
 HERE, WAIT_S = Path(__file__).parent, 300
 
 
@@ -90,7 +95,6 @@ def states(fleet: Fleet, ended: dict[str, Any]) -> list[str]:
     return [streams[fleet.stream(0, n)]["state"] for n in range(SHARDS) if fleet.stream(0, n) in streams]
 
 
-@pytest.mark.exhaustive
 def test_each_row_is_there_once_whoever_else_drains_the_streams_of_a_fleet(
     server: PrivateServer,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,

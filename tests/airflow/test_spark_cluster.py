@@ -34,7 +34,6 @@ class OnCluster:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, cluster: RunningCluster, folder: Path) -> None:
         self._patch, self._cluster, self._folder = monkeypatch, cluster, folder
-        self.folder = cluster.folder
 
     def submit_with(self, more: dict[str, str] | None = None, *, archive: bool = False, **fault: Any) -> Path:
         """Let the next jobs run with a fault in the executors; return the file that says that it fired."""
@@ -117,7 +116,14 @@ def check(stream: Pipeline, root: Any, database: str) -> None:
     assert sorted(read) == list(range(ROWS))
 
 
-def snapshots(on_cluster: OnCluster, stream: Pipeline, root: Any, database: str) -> None:
+@pytest.mark.exhaustive
+def test_kills_in_snapshots_and_batches(
+    on_cluster: OnCluster,
+    stream: Pipeline,
+    root: Any,
+    database: str,
+    spark_cluster: RunningCluster,
+) -> None:
     # An executor in mid-snapshot. Its only task is frozen, so that its connections stay: Spark alone sees the loss, and
     # without a barrier, which it does not have where executors come and go (SPARK-24942), begins the task again while
     # the table goes on changing. The environment comes with the job: nothing is installed.
@@ -134,7 +140,7 @@ def snapshots(on_cluster: OnCluster, stream: Pipeline, root: Any, database: str)
     killer.join(10)
     assert len(seen) == 1, "the fault never fired"
     assert last_error(stream) == "Spark started a task a second time while the view of its first attempt is open"
-    assert seen[0].startswith(str(on_cluster.folder / "worker-")) and "/environment/bin/python" in seen[0]
+    assert seen[0].startswith(str(spark_cluster.folder / "worker-")) and "/environment/bin/python" in seen[0]
 
     # A Python worker among several, in the window that reads what is left.
     fired = on_cluster.submit_with(point="incremental.stretch_read", action="kill-self")
@@ -147,12 +153,7 @@ def snapshots(on_cluster: OnCluster, stream: Pipeline, root: Any, database: str)
     on_cluster.submit_with(elastic)
     assert trigger("mysql_cdc_snapshot")["snapshot"]["complete"] is True
     end_frozen(frozen)
-    stream.drain()
-    check(stream, root, database)
 
-
-def batches(on_cluster: OnCluster, stream: Pipeline, root: Any, database: str) -> None:
-    assert stream.snapshot().complete
     # An executor in mid-batch: Spark begins its writers again, Airflow hears nothing of it.
     change(root, database)
     fired = on_cluster.submit_with(point="writer.before_commit", nth=2, writer=1, action="stop-alone")
@@ -174,12 +175,6 @@ def batches(on_cluster: OnCluster, stream: Pipeline, root: Any, database: str) -
     assert trigger("mysql_cdc_drain")["drain"]["complete"] is True
     assert fired.exists(), "the fault never fired"
     check(stream, root, database)
-
-
-@pytest.mark.kill_points
-@pytest.mark.parametrize("kills", [snapshots, batches])
-def test_kills(kills: Any, on_cluster: OnCluster, stream: Pipeline, root: Any, database: str) -> None:
-    kills(on_cluster, stream, root, database)
 
 
 @pytest.mark.native

@@ -74,6 +74,20 @@ class RunningCluster:
         wait_until(lambda: not self.applications() and not self.executors(), seconds, "the cluster is not idle")
 
 
+def unpack_environment(folder: Path) -> Path:
+    """Unpack the environment of Spark's tasks, packed when it is not there; return the archive."""
+    from stacklib import spark
+    from stacklib.locks import exclusive
+
+    kept = ROOT / ".stack" / "environment"
+    kept.mkdir(parents=True, exist_ok=True)
+    with exclusive(kept / ".lock", "packing the environment of Spark's tasks"):
+        archive = spark.environment(kept, Path(sys.executable))
+    with tarfile.open(archive) as tar:
+        unpack_tar(tar, folder)
+    return archive
+
+
 @contextmanager
 def running_cluster(jvm: str) -> Iterator[RunningCluster]:
     """Run a cluster outside of the checkout.
@@ -83,16 +97,10 @@ def running_cluster(jvm: str) -> Iterator[RunningCluster]:
     """
     from stacklib import spark
     from stacklib.java import find_java
-    from stacklib.locks import exclusive
 
-    kept = ROOT / ".stack" / "environment"
-    kept.mkdir(parents=True, exist_ok=True)
-    with exclusive(kept / ".lock", "packing the environment of Spark's tasks"):
-        archive = spark.environment(kept, Path(sys.executable))
     folder = Path(tempfile.mkdtemp(prefix=f"mysql-cdc-spark-{os.environ['MYSQL_CDC_SUITE']}-"))
     try:
-        with tarfile.open(archive) as tar:
-            unpack_tar(tar, folder / "environment")
+        archive = unpack_environment(folder / "environment")
         started = spark.start(find_java(), folder, spark_home(), jvm=jvm)
         python = folder / "environment" / "bin" / "python"
         # A killed executor leaves the libraries that it has unpacked.
