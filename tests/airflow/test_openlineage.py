@@ -23,6 +23,8 @@ from airflow_provider_mysql_cdc.assets.mysql_cdc import pipeline_asset, table_as
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL, encode
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
@@ -153,13 +155,26 @@ def test_an_ad_hoc_snapshot_names_what_its_drains_wrote(
     assert (KAFKA, "shop.db.orders") in by_name(complete["outputs"])
 
 
-def test_a_snapshot_names_what_it_read(fakes: Any, file: Path) -> None:
+def test_a_snapshot_names_what_it_read_and_which_values_are_hidden(
+    fakes: Any, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ddl = "CREATE TABLE orders (id INT PRIMARY KEY, card VARCHAR(20))"
+    (table,) = apply_ddl(SchemaState(), ddl, DdlContext(default_db="db")).state.tables.values()
+    monkeypatch.setattr(data_flow, "read_structures", lambda *_: {TableId("db", "orders"): table})
+    masked = {"column.mask.with.4.chars": r"db\.orders\.card"}
     with DAG("lineage_of_a_snapshot", schedule=None) as dag:
-        MySqlCdcSnapshotOperator(task_id="first", tables="db.orders", retries=0)
+        MySqlCdcSnapshotOperator(task_id="first", tables="db.orders", properties=masked, retries=0)
     assert run_dag(dag).state == "success"
     start, complete = events_of(file, "first")
     assert set(by_name(start["outputs"])) == {(KAFKA, "shop.db.orders")}
-    assert by_name(complete["outputs"])[KAFKA, "shop.db.orders"]["outputFacets"]["outputStatistics"]["rowCount"] == 42
+    topic = by_name(complete["outputs"])[KAFKA, "shop.db.orders"]
+    assert topic["outputFacets"]["outputStatistics"]["rowCount"] == 42
+    fields = topic["facets"]["columnLineage"]["fields"]
+    steps = {name: field["inputFields"][0]["transformations"][0] for name, field in fields.items()}
+    assert {name: (step["subtype"], step["masking"]) for name, step in steps.items()} == {
+        **dict.fromkeys(("before.id", "after.id"), ("IDENTITY", False)),
+        **dict.fromkeys(("before.card", "after.card"), ("TRANSFORMATION", True)),
+    }
 
 
 def test_a_verification_reads_tables_and_topics_and_says_which_are_equal(
