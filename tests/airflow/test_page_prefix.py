@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from airflow_home import ROOT
 from browserlib.devtools import Browser
 from page_browser import Site, paused
 from page_site import bearer, define_connection, forget_dags, store_dags
+from stacklib import ports
 
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
 from airflow_provider_mysql_cdc.plugins.page_urls import pipeline_url
@@ -34,9 +34,7 @@ SHOP = pipeline_url("mysql_shop")
 @contextlib.contextmanager
 def api_server(home: Path, path: str) -> Iterator[str]:
     """Run ``airflow api-server`` below a path; yield its address."""
-    with socket.socket() as chosen:
-        chosen.bind(("127.0.0.1", 0))
-        port = chosen.getsockname()[1]
+    port = ports.any_free()
     address = f"http://127.0.0.1:{port}{path}"
     python = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     secret = get_signing_key("api_auth", "jwt_secret")  # the tokens of this test are made in this process
