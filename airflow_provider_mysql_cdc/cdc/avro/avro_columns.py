@@ -6,7 +6,6 @@ masked, hashed or converted, are written as JSON by the JSON renderers and turne
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ from types import MappingProxyType
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import encoder, parse_payload
 from airflow_provider_mysql_cdc.cdc.avro.avro_renderers import avro_renderer
-from airflow_provider_mysql_cdc.cdc.avro.avro_text_renderers import avro_text_code
+from airflow_provider_mysql_cdc.cdc.avro.avro_text_renderers import avro_text_code, literal_value
 from airflow_provider_mysql_cdc.cdc.avro.column_form import CODE_NAMESPACE, ColumnFormat
 from airflow_provider_mysql_cdc.cdc.avro.connect_avro import null_index
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
@@ -154,7 +153,7 @@ def avro_text_parts(index: int, request: TextRequest, in_key: bool) -> TextParts
         raise Declined(f"column {column.name} of the key is masked or hashed in the value")
     null = plain.null
     if not null.endswith("()"):
-        text = ast.literal_eval(null)
+        text = literal_value(null)
         try:
             null = repr(fmt.encode(change(text) if change is not None and plain.change_null else text))
         except ValueError:

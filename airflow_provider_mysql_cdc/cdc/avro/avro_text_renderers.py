@@ -5,7 +5,6 @@ As ``decode.codegen.text_renderers`` for JSON; values without a renderer here ar
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary
@@ -127,9 +126,17 @@ def _date(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode | None
     return _memo(request, "DATES", compute)
 
 
+def literal_value(literal: str) -> str:
+    """Return the text of a literal of generated code.
+
+    Threads that build syntax trees at once (ast.literal_eval) get a SystemError of Python 3.11.7.
+    """
+    return str(eval(literal, {}))
+
+
 def _zero_date(fmt: ColumnFormat, null: str, epoch: str) -> str:
     # The expression of NULL is a literal except for columns with a custom converter, which have no code here.
-    return fmt.zero_date(ast.literal_eval(null), epoch) if fmt.column.nullable else fmt.encode(epoch)
+    return fmt.zero_date(literal_value(null), epoch) if fmt.column.nullable else fmt.encode(epoch)
 
 
 def _time(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode | None:
