@@ -16,7 +16,9 @@ from kit.topic_damage import TopicDamage, damage_every_kind
 from pipelinelib.pipeline import Pipeline
 from pipelinelib.submit import start_process
 
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
+from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
@@ -75,10 +77,7 @@ def test_a_repair_that_is_killed_is_finished_by_the_retry(
     output, _ = process.communicate(timeout=300)
     assert fired.exists() and process.returncode == -signal.SIGKILL, output
     assert len(repairs(pipeline)) == done
-    retry = replace(pipeline.verify_spec(REPAIR), run=spec.run)
-    process = start_process(retry, tmp_path)
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
+    run_verify(replace(pipeline.verify_spec(REPAIR), run=spec.run), ThreadRunner(1), pipeline.log)
     result = pipeline.verify_result(spec.run)
     ledger = {record.table.partition(".")[2]: record for record in repairs(pipeline)}
     kinds = {DifferenceKind.MISSING: 2, DifferenceKind.GHOST: 2}
@@ -161,9 +160,7 @@ def kill_and_retry(
     assert fired.exists() and process.returncode == -signal.SIGKILL, output
     repaired = repairs(pipeline)[0].repaired if done else {}
     assert sum(repaired.values()) == done
-    process = start_process(replace(pipeline.verify_spec(request), run=spec.run), tmp_path)
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
+    run_verify(replace(pipeline.verify_spec(request), run=spec.run), ThreadRunner(1), pipeline.log)
     (record,) = repairs(pipeline)
     assert record.repaired == {
         DifferenceKind.MISSING: 1, DifferenceKind.DIFFERING: 1, DifferenceKind.UNREADABLE: 3,
