@@ -153,7 +153,10 @@ def test_arguments_of_the_dags_and_of_all_tasks_reach_them() -> None:
     [
         ({"dags": ["drian"]}, ["dags has no 'drian' (did you mean drain?)", "pipeline shop: dags"]),
         ({"backfill": {"colum": "x"}}, ["did you mean column?", "pipeline shop: backfill"]),
-        ({"dag_arguments": {"schedule": "@daily"}}, ["dag_arguments: schedule"]),
+        (
+            {"dag_arguments": dict.fromkeys(("schedule", "max_active_runs", "catchup", "params", "dag_id"), 1)},
+            ["dag_arguments: catchup, dag_id, max_active_runs, params, schedule"],
+        ),
         ({"tables": ["a.b"], "properties": {"table.include.list": "a.c"}}, ["named twice", "table.include.list"]),
         ({"tables": [1]}, ["tables", "pipeline shop"]),
         ({"run_for": -1}, ["-1 is not a duration"]),

@@ -78,6 +78,17 @@ def test_records_of_whole_transactions_with_ids_go_to_their_partition() -> None:
     ]
 
 
+def test_a_transaction_without_a_gtid_is_named_by_its_server_and_position() -> None:
+    """The same position of another server is another transaction."""
+    found = Output(identity=True)
+    found.output.position.gtid, found.output.server_uuid = None, "uuid-1"  # type: ignore[misc]
+    found.walked(1)
+    assert [headers[-1] for *_, headers in found.one] == [
+        ("cdc-id", b"uuid-1/b:4/3/0/0"),
+        ("cdc-id", b"uuid-1/b:4/3/0/1"),
+    ]
+
+
 @pytest.mark.parametrize("identity", [True, False])
 def test_flat_rows_of_whole_transactions_go_to_their_partition_and_those_of_other_writers_are_left_out(
     identity: bool,
