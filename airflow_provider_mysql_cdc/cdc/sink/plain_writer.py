@@ -22,7 +22,7 @@ _GIVE_UP_S = 5.0
 _FLUSH_S = 0.5
 
 
-class _Client:
+class _RecordClient:
     """A producer with what it has reported."""
 
     def __init__(self, kafka_settings: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
@@ -48,16 +48,16 @@ class _IdleClients:
     """
 
     def __init__(self) -> None:
-        self._clients: dict[Hashable, _Client] = {}
+        self._clients: dict[Hashable, _RecordClient] = {}
         self._lock = threading.Lock()
 
-    def take(self, settings: Mapping[str, Any]) -> _Client | None:
+    def take(self, settings: Mapping[str, Any]) -> _RecordClient | None:
         """Return a client that nobody else uses, or None."""
         with self._lock:
             client = self._clients.pop(frozenset(settings.items()), None)
         return client if client is not None and client.is_usable() else None
 
-    def give_back(self, settings: Mapping[str, Any], client: _Client) -> None:
+    def give_back(self, settings: Mapping[str, Any], client: _RecordClient) -> None:
         """Keep a client that has written everything."""
         with self._lock:
             old, self._clients = self._clients, {k: c for k, c in self._clients.items() if c.is_usable()}
@@ -90,7 +90,7 @@ def write_plain(kafka_settings: Mapping[str, Any], records: Sequence[SideRecord]
         SinkError: Kafka refuses one.
     """
     settings = plain_producer_settings(kafka_settings, int(timeout_s * 1000))
-    client = _IDLE.take(settings) or _Client(kafka_settings, settings)
+    client = _IDLE.take(settings) or _RecordClient(kafka_settings, settings)
     producer, addresses = client.producer, broker_addresses(kafka_settings)
     has_written = False
     try:
