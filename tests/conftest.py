@@ -76,6 +76,8 @@ LONGEST = {
     # One worker has all tests that use the registry.
     "test_avro_jobs": 90,
 }
+# What a run has once: one worker has all the tests that use it.
+SHARED = ("spark_cluster", "connect_server", "registry", "private_kafka")
 _MODULE_FIXTURE = re.compile(r'@pytest\.fixture\(.*scope="module".*\)\ndef (\w+)')
 _serial = itertools.count()
 
@@ -146,7 +148,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if part in ("integration", "fault"):
             item.add_marker(pytest.mark.stack)
         names = item.fixturenames  # type: ignore[attr-defined]
-        shared = [name for name in ("spark_cluster", "connect_server", "registry") if name in names]
+        shared = [name for name in SHARED if name in names]
         if shared and "live" not in names:
             item.add_marker(pytest.mark.xdist_group(shared[0]))
         elif part == "airflow":
@@ -238,6 +240,17 @@ def connect_server() -> Iterator[Any]:
 
     with running_server(jvm=options(ROOT / ".stack" / "classes", spark_home())) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def private_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Yield a broker with one listener for each way to connect (tests/kit/private_kafka.py)."""
+    from kit.private_kafka import PrivateKafka
+
+    broker = PrivateKafka.create(tmp_path_factory.mktemp("kafka"))
+    broker.start()
+    yield broker
+    broker.stop()
 
 
 @pytest.fixture(scope="session")

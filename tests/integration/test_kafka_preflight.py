@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,10 @@ from airflow_provider_mysql_cdc.commands.program import main
 SHORT = {"transaction.timeout.ms": "30000", "snapshot.locking.mode": "none"}
 
 
-@pytest.fixture(scope="module")
-def kafka(stack: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateKafka]:
+@pytest.fixture
+def kafka(private_kafka: PrivateKafka) -> PrivateKafka:
     """Return a broker that takes transactions of 30 s at most."""
-    broker = PrivateKafka.create(tmp_path_factory.mktemp("kafka"))
-    broker.start()
-    yield broker
-    broker.stop()
+    return private_kafka
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -46,14 +46,11 @@ Settings = dict[str, str]
 
 
 @pytest.fixture(scope="module")
-def kafka(stack: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateKafka]:
+def kafka(private_kafka: PrivateKafka) -> PrivateKafka:
     """Return a broker with one listener for each way to connect, and certificates of its clients."""
-    broker = PrivateKafka.create(tmp_path_factory.mktemp("kafka"))
-    broker.authority.issue("client", password=KEY_PASSWORD)
-    broker.stranger.issue("strange-client")
-    broker.start()
-    yield broker
-    broker.stop()
+    private_kafka.authority.issue("client", password=KEY_PASSWORD)
+    private_kafka.stranger.issue("strange-client")
+    return private_kafka
 
 
 def certificate(kafka: PrivateKafka, name: str = "client", password: str = KEY_PASSWORD) -> Settings:

@@ -19,6 +19,7 @@ from kit.create_statement import parse_create
 from kit.private_mysql import Pool
 from kit.sql import execute, rows
 from kit.table_records import config
+from kit.tiers import many
 from test_decode_types import LAX, SPATIAL, TYPES
 
 from airflow_provider_mysql_cdc.cdc.binlog.session import prepare_session
@@ -57,7 +58,7 @@ OTHER_CHARSETS = (
     "tis620", "utf8mb3", "ucs2", "utf16", "utf16le", "utf32", "gbk", "gb2312", "gb18030", "big5", "sjis", "cp932",
     "ujis", "eucjpms", "euckr",
 )  # fmt: skip
-ROWS = int(os.environ.get("MYSQL_CDC_SQL_ROWS", "300"))
+ROWS = int(os.environ.get("MYSQL_CDC_SQL_ROWS", str(many(100, 300))))
 """Rows with random values; more find more."""
 TOO_LONG = ("4.9E-324", "1.7976931348623157E308")
 """DOUBLEs that have no text in SQL."""
