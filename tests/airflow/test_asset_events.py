@@ -125,7 +125,7 @@ def test_nothing_to_do_makes_no_event_but_a_point_of_the_lag(fakes: Any) -> None
     accessor = MetadataAccessor("mysql_cdc_offsets")
     # Streams of other tests have points in the same database.
     keys = accessor.keys()
-    points = [accessor.get(key)[-1] for key in keys if key.startswith("lag/")]
+    points = [accessor.get(key)["points"][-1] for key in keys if key.startswith("lag/")]
     point = max(points, key=lambda each: each["at_ms"])
     assert point["at_ms"] == point["until_ms"] >= run.start_date.timestamp() * 1000
 

@@ -235,12 +235,6 @@ def test_a_process_that_has_a_driver_s_number_by_chance_is_not_taken_for_it(tmp_
     assert lines == [("The driver's output is on host %s, file %s.", "elsewhere", "/nowhere/o")]
 
 
-def test_what_another_version_has_written_can_be_read() -> None:
-    assert Submission.from_json({**submission(5).to_json(), "new": 1}).pid == 5
-    old = {"job": "j", "name": NAME, "host": "h", "pid": 1, "output": "o"}
-    assert Submission.from_json(old).run == ""
-
-
 # -- what Airflow says -------------------------------------------------------------------------------------------------
 
 
