@@ -45,7 +45,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
-from airflow_provider_mysql_cdc.cdc.model.stored_record import parse_json
+from airflow_provider_mysql_cdc.cdc.model.stored_record import parse_json, versioned
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.schema.history import replay
@@ -294,7 +294,7 @@ def test_a_connect_document_is_read_or_refused(document: str) -> None:
 AT = BinlogOffset("binlog.000007", 157, "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5", "u-1")
 END = BinlogOffset("binlog.000008", 4)
 XA = PreparedXa("X'6f',X'',1", "binlog.000007", 4, 99)
-PLAN = BatchPlan(6, "drain", AT, END, 2, {"t": 2}, {"t": (0, 1)}, "o", 1, 5, "p", (XA,), {"a": "=b"})
+PLAN = BatchPlan(6, "drain", AT, END, 2, {"t": 2}, {"t": (0, 1)}, "o", 1, 5, (XA,), {"a": "=b"})
 CHUNK = SnapshotChunk(
     TableId("d", "t"), 0, ("n", "m"), ("a", 1), ("z", 2), True, 5, ("utf8mb4 utf8mb4_bin", "UNSIGNED")
 )
@@ -308,13 +308,8 @@ OTHER_CHUNK = SnapshotChunk(
     5,
     ("DATE", "TIME 1", "DECIMAL 10 2", "VARBINARY", "TIMESTAMP 0"),
 )
-DONE = {
-    "epoch": 6,
-    "status": "done",
-    "offset": AT.to_json(),
-    "filters": [{"offset": END.to_json(), "chunk": CHUNK.to_json()}],
-}
-STATE = StoredState(1, 6, AT, PLAN, (PastOffset(5, AT, 1),), DONE, 3, "id", "s")
+DONE = {"epoch": 6, "status": "done", "offset": AT.to_json()}
+STATE = StoredState(6, AT, PLAN, (PastOffset(5, AT, 1),), DONE, 3, "id", "s")
 RECORDS: dict[str, dict[str, Any]] = {
     "plan": PLAN.to_json(),
     "writer/0": Marker(6, 0, AT, END, ResumePosition(AT, 3, 1), True, {"t": 5}, None, (XA,)).to_json(),
@@ -325,7 +320,9 @@ RECORDS: dict[str, dict[str, Any]] = {
         "offset": AT.to_json(),
         "rows": 5,
         "left_out": 0,
-        "writer": 1,
+        "ts_ms": 1,
+        "list": "a",
+        "order": 0,
     },
     "snapshot": DONE,
     "view": {"epoch": 6, "offset": AT.to_json(), "ts_ms": 1},
@@ -383,7 +380,7 @@ cuts = st.one_of(st.none(), st.none(), st.none(), st.integers(0, 200))
 @given(st.data(), st.sampled_from(sorted(RECORDS)), cuts, st.sampled_from([None, STATE, StoredState()]))
 def test_a_ledger_is_read_or_named(data: st.DataObject, key: str, cut: int | None, stored: StoredState | None) -> None:
     records: dict[str, bytes | None] = {k: encode(v) for k, v in RECORDS.items()}
-    records[key] = written(data.draw(damaged(RECORDS[key])), cut)
+    records[key] = written(data.draw(damaged(versioned(RECORDS[key]))), cut)
 
     def work() -> None:
         ledger = build_ledger_state(records, "id", lambda k: f"key {k}")
