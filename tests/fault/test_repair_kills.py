@@ -14,9 +14,9 @@ from kit.repairs import REPAIR, damage, fill, repairs, verdict
 from kit.sql import execute, rows
 from kit.topic_damage import TopicDamage, damage_every_kind
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 from pipelinelib.submit import start_process
 
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode

@@ -11,11 +11,11 @@ import pytest
 from kit.repairs import verdict
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 from pipelinelib.submit import start_process
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VERIFY_DONE_PREFIX
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
