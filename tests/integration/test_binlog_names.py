@@ -119,6 +119,7 @@ def test_another_base_name_is_lag(server: PrivateServer, drained: Pipeline) -> N
     assert lag.reached and "binlog ends at other.000001" in lag.reason
 
 
+@pytest.mark.exhaustive
 def test_an_unfinished_batch_behind_which_the_base_name_changes(
     server: PrivateServer, drained: Pipeline, database: str
 ) -> None:

@@ -92,6 +92,7 @@ def test_a_second_start_finds_everything_running(old: StackInfo) -> None:
     assert time.monotonic() - begun < 5
 
 
+@pytest.mark.exhaustive
 def test_a_restart_keeps_data_ports_and_password(old: StackInfo) -> None:
     as_root(old, "CREATE DATABASE kept")
     stop_stack(old.dir)
@@ -102,6 +103,7 @@ def test_a_restart_keeps_data_ports_and_password(old: StackInfo) -> None:
     assert as_root(old, "SHOW DATABASES LIKE 'kept'") == (("kept",),)
 
 
+@pytest.mark.exhaustive
 def test_a_killed_server_is_started_again(old: StackInfo) -> None:
     identity = processes.load(mysql.record(Path(old.dir) / "mysql"))
     assert identity is not None
@@ -115,7 +117,7 @@ def test_a_killed_server_is_started_again(old: StackInfo) -> None:
 
 
 @pytest.mark.parametrize("moment", ["starting", "ready"])
-@pytest.mark.exhaustive(but="ready")
+@pytest.mark.exhaustive
 def test_an_interrupted_start_leaves_nothing_running(tmp_path: Path, moment: str) -> None:
     # A suite that runs in the background of a script inherits SIGINT as ignored; here it must arrive.
     process = subprocess.Popen(

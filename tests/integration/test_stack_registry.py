@@ -20,6 +20,7 @@ def call(url: str, body: dict[str, Any] | None = None) -> Any:
         return json.load(reply)
 
 
+@pytest.mark.exhaustive
 def test_a_registry_that_was_killed_keeps_the_ids_it_has_handed_out(tmp_path: Path) -> None:
     folder = tmp_path / "registry"
     first = registry.start(folder)
