@@ -22,8 +22,8 @@ def test_each_case_is_tried_and_those_that_fail_are_named() -> None:
         test()
     assert tried == [(a, b, c) for a in (1, 2, 3) for b, c in ((1, "x"), (2, "y"))]
     assert [error.__notes__ for error in caught.value.exceptions] == [
-        ["case 1: two", "case 0: a=1"],
-        ["case 1: two", "case 2: a=3"],
+        ["in the case 1, two", "in the case 0, a=1"],
+        ["in the case 1, two", "in the case 2, a=3"],
     ]
 
 
