@@ -8,7 +8,7 @@ import pytest
 from kit.records import payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
-from pipelinelib.stand_ins import ThreadRunner
+from pipelinelib.stand_ins import MemoryOffsetStore, ThreadRunner
 from pipelinelib.topics import delete_topics
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
@@ -18,9 +18,11 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     LedgerMissingError,
     NoOffsetError,
     RunInProgressError,
+    StoredVersionError,
 )
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.model import stored_record
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 
@@ -55,6 +57,31 @@ def test_a_lost_ledger_goes_on_from_the_stored_offset(pipeline: Pipeline, root: 
     reset(pipeline, "stored")
     pipeline.drain()
     assert ids(pipeline) == [1, 2]
+
+
+def test_records_of_another_version_are_refused_and_the_stream_begins_anew_where_it_stands(
+    pipeline: Pipeline, root: Any, database: str, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What docs/runbook.md says under "Records of another version"."""
+    insert(root, database, 2)
+    pipeline.drain()
+    stored = pipeline.store.load()
+    assert stored is not None
+    insert(root, database, 3)
+    monkeypatch.setattr(stored_record, "STORED_VERSION", stored_record.STORED_VERSION + 1)
+    with pytest.raises(StoredVersionError, match=r"asset state|offset"):
+        pipeline.drain()
+    pipeline.store = MemoryOffsetStore()
+    for work in (pipeline.drain, pipeline.snapshot, lambda: reset(pipeline, "current")):
+        with pytest.raises(StoredVersionError, match=f"ledger.{unique}"):
+            work()
+    pipeline.properties |= {
+        "ledger.topic": f"ledger.{unique}.2",
+        "schema.history.internal.kafka.topic": f"history.{unique}.2",
+    }
+    reset(pipeline, str(stored.committed))
+    pipeline.drain()
+    assert ids(pipeline) == [1, 2, 3]
 
 
 def test_current_skips_and_a_position_comes_once_more(pipeline: Pipeline, root: Any, database: str) -> None:
