@@ -64,7 +64,7 @@ def warn_while_starving(running: Callable[[], int | None], warn: Callable[[float
 
 
 def _watch(end: threading.Event, running: Callable[[], int | None], warn: Callable[[float], None]) -> None:
-    timer = StarvationTimer()
+    timer = StarvationTimer(due_s=FIRST_WARNING_S)
     while not end.wait(POLL_S):
         try:
             idle_s = timer.update(running())
