@@ -208,14 +208,10 @@ class Ledger:
             self._fence(w for w in self._known_writers() if fence_planner or w != PLANNER)
             return self.read(timeout_s, chunks=chunks)
         require_own_records(self.topic, ledger_values)
-        state = build_ledger_state(
-            ledger_values.values,
-            # When the topic could not be described, its listing has no id.
-            info.id or topic_id(self._admin(), self.topic),
-            lambda key: f"topic {self.topic}, key {key}, offset {ledger_values.offsets[key]}",
-            chunks=chunks,
-            read_before=self._read_before if self._open else None,
-        )
+        # When the topic could not be described, its listing has no id.
+        id_ = info.id or topic_id(self._admin(), self.topic)
+        read_before = self._read_before if self._open else None
+        state = self._build_state(ledger_values, id_, chunks=chunks, read_before=read_before)
         require_own_prefix(self.topic, self._prefix, state)
         return state
 
@@ -239,7 +235,7 @@ class Ledger:
         ledger_values = self._read_values(60.0, info, stable=True)
         require_own_records(self.topic, ledger_values)
         read_before = self._read_before if self._open else None
-        state = build_ledger_state(ledger_values.values, chunks=chunks, read_before=read_before)
+        state = self._build_state(ledger_values, chunks=chunks, read_before=read_before)
         require_own_prefix(self.topic, self._prefix, state)
         return state
 
@@ -277,9 +273,15 @@ class Ledger:
             return LedgerValues().with_records(read(0))
         return self._cache.read(info.id, read)
 
+    def _build_state(self, values: LedgerValues, id_: str | None = None, **options: Any) -> LedgerState:
+        """Return the state; an error says where in the topic a record stands."""
+        return build_ledger_state(
+            values.values, id_, lambda key: f"topic {self.topic}, key {key}, offset {values.offsets[key]}", **options
+        )
+
     def _known_writers(self) -> tuple[int | str, ...]:
         """Return the writers that may have a transaction open in this topic: all that have ever written to it."""
-        state = build_ledger_state(self._read_values(10.0, committed=False).values, require_parts=False)
+        state = self._build_state(self._read_values(10.0, committed=False), require_parts=False)
         return (*state.writer_ids(1), PLANNER)
 
     def _open_transaction_error(self, hidden: HiddenByTransaction) -> SinkConnectionError:
