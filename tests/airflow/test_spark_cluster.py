@@ -178,6 +178,7 @@ def test_kills_in_snapshots_and_batches(
 
 
 @pytest.mark.native
+@pytest.mark.exhaustive
 def test_the_packed_environment_brings_the_native_kernel(
     on_cluster: OnCluster, stream: Pipeline, root: Any, database: str
 ) -> None:
