@@ -92,6 +92,7 @@ ENDS: dict[str, tuple[Callable[[Attempt], Any], int, str]] = {
 }
 
 
+@pytest.mark.exhaustive(but="session is ended")
 @pytest.mark.kill_points
 @pytest.mark.parametrize("end", ENDS)
 def test_the_next_attempt_is_exact(
@@ -136,6 +137,7 @@ def finish(held: HeldServer, pipeline: Pipeline, folder: Path, *kinds: str) -> N
         assert settle_offset(pipeline.cfg, pipeline.store, pipeline.log).complete
 
 
+@pytest.mark.exhaustive
 def test_what_is_left_of_a_snapshot_is_read_beside_its_living_tasks(
     held: HeldServer, pipeline: Pipeline, root: Any, database: str, tmp_path: Path
 ) -> None:
@@ -185,6 +187,7 @@ def test_a_writer_that_lives_from_batch_to_batch_is_fenced(
     check_chain(pipeline, root, database, "a")
 
 
+@pytest.mark.exhaustive
 def test_an_executor_that_dies_is_replaced(
     spark_cluster: RunningCluster, pipeline: Pipeline, root: Any, database: str, tmp_path: Path
 ) -> None:

@@ -116,6 +116,7 @@ def test_kill_driver_then_retry_is_exactly_once(
 
 
 @pytest.mark.req("STRM-33", "FAULT-10")
+@pytest.mark.exhaustive(but="^a (writer with records|driver)")
 @pytest.mark.kill_points
 @pytest.mark.parametrize(
     ("point", "action", "run"),

@@ -136,6 +136,7 @@ def check(pipeline: Pipeline, server: PrivateServer, before: list[TopicRecord] |
     assert len(records) == ROWS + sum(expected.values())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("FAULT-12")
 def test_kafka_that_comes_back_is_waited_for(
     pipeline: Pipeline, server: PrivateServer, broker: Broker, monkeypatch: pytest.MonkeyPatch
@@ -154,6 +155,7 @@ def test_kafka_that_comes_back_is_waited_for(
     check(pipeline, server)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("FAULT-06")
 def test_mysql_that_dies_ends_the_run_and_the_next_one_goes_on(
     pipeline: Pipeline, server: PrivateServer, monkeypatch: pytest.MonkeyPatch

@@ -119,6 +119,7 @@ def test_a_repair_that_settles_keys_and_is_killed_is_finished_by_the_retry(
     kill_and_retry(pipeline, root, database, tmp_path, (point, nth, done))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.kill_points
 @pytest.mark.parametrize("point", ["repair.rows_read", "repair.before_commit", "repair.after_commit"])
 def test_in_avro_too_a_repair_that_settles_keys_is_finished_by_the_retry(

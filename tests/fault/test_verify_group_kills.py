@@ -51,6 +51,7 @@ def done_tables(pipeline: Pipeline) -> int:
     return sum(key.startswith(VERIFY_DONE_PREFIX) for key in state.other_records)
 
 
+@pytest.mark.exhaustive(but="1-1|3-3-yes")
 @pytest.mark.kill_points
 @pytest.mark.parametrize(
     ("point", "nth", "done", "repair"),

@@ -113,6 +113,7 @@ def all_jobs(pipeline: Pipeline, root: Any) -> None:
     require_exact(pipeline, root)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600 + 1_200 * LATENCY_S)
 def test_latency_each_way(pipeline: Pipeline, root: Any, proxy: TcpProxy) -> None:
     proxy.delay(LATENCY_S)
@@ -189,6 +190,7 @@ def test_planning_goes_on_where_a_connection_breaks(pipeline: Pipeline, root: An
     require_exact(pipeline, root)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("FAULT-03")
 def test_breaks_of_some_connections(
     pipeline: Pipeline, root: Any, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
@@ -265,6 +267,7 @@ def test_a_job_goes_on_where_one_of_its_views_breaks(
         require_exact(pipeline, root, table, again=job == "window")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("FAULT-03")
 def test_a_repair_goes_on_where_its_view_breaks(
     pipeline: Pipeline, root: Any, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
@@ -316,9 +319,9 @@ def quick(pipeline: Pipeline) -> None:
     pipeline.properties |= {"source.silence.timeout.ms": "1000", "connect.timeout.ms": "2000"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("FAULT-06")
 @pytest.mark.parametrize("count", [30_000, 150_000])
-@pytest.mark.exhaustive(but="30000")
 def test_a_half_open_connection_inside_a_batch_is_left(
     pipeline: Pipeline, root: Any, proxy: TcpProxy, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -341,6 +341,7 @@ def dumps(root: Any) -> set[int]:
     return {int(row[0]) for row in fetch_all(root, sql)}
 
 
+@pytest.mark.exhaustive(but="ours")
 @pytest.mark.req("STRM-02")
 @pytest.mark.parametrize("first", ["ours", "theirs"])
 def test_a_client_without_uuid_and_ours_with_one_id_do_not_end_each_other(

@@ -38,8 +38,8 @@ def names(conn: Any) -> list[str]:
     return [row[0] for row in rows(conn, "SHOW BINARY LOGS")]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("more", [{}, {"max.batch.bytes": "1000", "drain.writers": "2"}])
-@pytest.mark.exhaustive(but="more1")
 def test_files_around_the_seventh_digit(
     server: PrivateServer, properties: dict[str, str], database: str, more: dict[str, str]
 ) -> None:
@@ -111,6 +111,7 @@ def test_another_base_name_in_the_same_index(
         assert result.tables and not any(verdict.findings for verdict in result.tables), result
 
 
+@pytest.mark.exhaustive
 def test_another_base_name_is_lag(server: PrivateServer, drained: Pipeline) -> None:
     server.stop()
     server.start(log_bin="other", log_bin_index="binlog.index")
@@ -132,6 +133,7 @@ def test_an_unfinished_batch_behind_which_the_base_name_changes(
         check_chain(drained, conn, database, "aa")
 
 
+@pytest.mark.exhaustive
 def test_another_base_name_with_another_index_is_refused(
     server: PrivateServer, drained: Pipeline, database: str
 ) -> None:

@@ -104,6 +104,7 @@ def test_a_connection_that_is_cut_is_taken_up_again(
         assert ROWS in counts.values()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("FAULT-03")
 def test_attempts_without_an_event_in_between_are_limited(
     pipeline: Pipeline, root: Any, database: str, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch

@@ -102,6 +102,7 @@ def test_there_and_back_with_an_old_copy_and_a_batch_that_was_interrupted(
     assert ids(pipeline) == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.exhaustive
 def test_what_is_refused_leaves_the_store_as_it_was(
     pipeline: Pipeline, root: Any, database: str, database_store: SqlOffsetStore
 ) -> None:

@@ -98,8 +98,8 @@ def measured(pipeline: Pipeline, seconds: float = 1) -> Lag:
     return measure_lag(stored, read_binlog_state(pipeline.cfg, stored), Thresholds(seconds=seconds))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("offset", [3 * HOUR, -3 * HOUR])
-@pytest.mark.exhaustive(but="--10800")
 def test_clocks_that_differ_by_hours(
     pipeline: Pipeline, source: Any, clock: FakeClock, server: PrivateServer, database: str, offset: int
 ) -> None:
@@ -124,6 +124,7 @@ def test_clocks_that_differ_by_hours(
     assert abs(event["source"]["ts_ms"] - event["ts_ms"] - offset * 1000) < HOUR * 1000 / 2
 
 
+@pytest.mark.exhaustive
 def test_a_clock_that_is_set_back_and_forth(pipeline: Pipeline, source: Any, clock: FakeClock, database: str) -> None:
     """Inside one batch, with a new binlog file at each place of the clock, while a scan reads the table again."""
     execute(source, *filled(database, "aa"))

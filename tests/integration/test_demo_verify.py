@@ -104,6 +104,7 @@ def world(stack: Any) -> Iterator[World]:
         conn.close()
 
 
+@pytest.mark.exhaustive
 def test_everything_the_pipeline_wrote_holds(world: World) -> None:
     said: list[str] = []
     altered = (writer.ALTER_TABLE, writer.ALTER_COLUMN)

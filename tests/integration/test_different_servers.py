@@ -64,6 +64,7 @@ def ids(pipeline: Pipeline) -> list[int]:
     return sorted(payload(record.value)["after"]["id"] for record in pipeline.records("t") if record.value)
 
 
+@pytest.mark.exhaustive
 def test_a_batch_is_not_moved_to_a_server_that_does_not_log_the_tables(
     pipeline: Pipeline, pair: Pair, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -91,6 +92,7 @@ def test_a_batch_is_not_moved_to_a_server_that_does_not_log_the_tables(
         silent.restart(server_id="12")
 
 
+@pytest.mark.exhaustive
 def test_a_table_with_another_structure_is_told(pipeline: Pipeline, pair: Pair, database: str) -> None:
     """Replication goes by the order of columns; a statement with sql_log_bin=0 has changed it."""
     execute(

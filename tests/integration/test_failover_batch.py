@@ -151,6 +151,7 @@ def test_a_batch_is_moved_there_and_back(
     assert_each_event_once(pipeline, pair.primary.root, database)
 
 
+@pytest.mark.exhaustive
 def test_a_verification_behind_a_moved_batch_misses_no_records_and_sees_no_other_order(
     pipeline: Pipeline, pair: Pair, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -169,6 +170,7 @@ def test_a_verification_behind_a_moved_batch_misses_no_records_and_sees_no_other
     assert result.equal and [dict(table.findings) for table in result.tables] == [{}]
 
 
+@pytest.mark.exhaustive
 def test_a_transaction_that_is_committed_in_part_and_lost_by_the_source_is_refused(
     pipeline: Pipeline, pair: Pair, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -191,6 +193,7 @@ def test_a_transaction_that_is_committed_in_part_and_lost_by_the_source_is_refus
     assert have == dict(rows(root, f"SELECT id, v FROM `{database}`.t"))
 
 
+@pytest.mark.exhaustive
 def test_rows_that_the_new_server_divides_differently_are_refused(
     pipeline: Pipeline, pair: Pair, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

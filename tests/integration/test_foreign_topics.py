@@ -280,6 +280,7 @@ def test_whose_a_topic_is_comes_before_advice_that_would_change_or_delete_it(
     assert content(pipeline, orders) == before
 
 
+@pytest.mark.exhaustive
 def test_a_history_that_was_emptied_is_named_before_a_snapshot_writes_into_it(pipeline: Pipeline) -> None:
     topic, prefix = pipeline.cfg.history_topic, pipeline.properties["topic.prefix"]
     write(pipeline, topic, (None, debezium_record(prefix)))

@@ -72,9 +72,9 @@ def drained_with_gtids(pipeline: Pipeline, source: Any, database: str) -> None:
     assert pipeline.drain() is not None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("FAULT-04")
 @pytest.mark.parametrize("restart", [False, True])
-@pytest.mark.exhaustive(but="True")
 def test_a_purge_of_transactions_without_gtids_is_not_taken_for_one_without_loss(
     properties: dict[str, str], server: PrivateServer, source: Any, database: str, restart: bool
 ) -> None:
@@ -114,9 +114,9 @@ def test_a_purge_of_transactions_without_gtids_is_not_taken_for_one_without_loss
         assert have == dict(rows(conn, "SELECT id, v FROM aa")) and len(have) == lost
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("FAULT-04")
 @pytest.mark.parametrize("restart", [False, True])
-@pytest.mark.exhaustive(but="True")
 def test_a_purge_without_loss_is_passed_over_where_every_transaction_has_had_a_gtid(
     properties: dict[str, str], server: PrivateServer, source: Any, database: str, restart: bool
 ) -> None:

@@ -88,6 +88,7 @@ def test_without_transaction_metadata_rows_that_do_not_count_are_left_out_too(
     assert ids(pipeline) == [10, 12]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("SETUP-32", "STRM-07")
 def test_transactions_that_do_not_count_do_not_stop_a_failover(
     pair: Pair, properties: dict[str, str], database: str

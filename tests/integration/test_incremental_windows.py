@@ -277,6 +277,7 @@ def test_a_session_that_waits_for_events_takes_signals_too(
     assert looks.count(True) == 1 and states(pipeline) == ["done"]
 
 
+@pytest.mark.exhaustive
 def test_a_name_means_the_same_table_until_the_window_is_over(
     properties: dict[str, str], root: Any, database: str, stack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

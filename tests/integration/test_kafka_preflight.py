@@ -42,6 +42,7 @@ def errors(report: SystemReport) -> list[str]:
     return [str(finding.error) for finding in report.findings if finding.error is not None]
 
 
+@pytest.mark.exhaustive
 def test_a_sound_cluster_has_no_finding_and_nothing_is_created(stream: dict[str, str], kafka: PrivateKafka) -> None:
     report = kafka_report(stream)
     assert report.findings == [] and report.reached.startswith("reachable, 1 broker(s)")

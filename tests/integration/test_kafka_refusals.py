@@ -236,6 +236,7 @@ def limit_s() -> float:
     return NAMED_WITHIN_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
+@pytest.mark.exhaustive(but="^(?!no TLS to a TLS)")
 @pytest.mark.req("FAULT-12")
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_work_is_named_soon_and_not_retried(limit_s: float, endings: Any, name: str) -> None:

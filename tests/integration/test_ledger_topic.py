@@ -108,6 +108,7 @@ def test_plan_markers_and_outcome_are_read_back(settings: dict[str, str], ledger
     assert state is not None and state.outcome == outcome and not state.chunks
 
 
+@pytest.mark.exhaustive
 def test_the_next_epoch_begins_only_where_a_complete_one_ended(
     settings: dict[str, str], ledger: Ledger, unique: str
 ) -> None:

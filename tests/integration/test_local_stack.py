@@ -77,6 +77,7 @@ def test_the_default_stack_has_the_settings_that_capture_needs(stack: StackInfo,
     check_servers(stack, "9.7.", unique)
 
 
+@pytest.mark.exhaustive
 def test_mysql_8_0_15_can_be_chosen_and_runs_next_to_the_other(old: StackInfo, stack: StackInfo, unique: str) -> None:
     check_servers(old, "8.0.15", unique)
     assert old.mysql_port != stack.mysql_port and old.kafka != stack.kafka

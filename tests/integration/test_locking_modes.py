@@ -60,6 +60,7 @@ def can(root: Any, statement: str) -> Callable[[], bool]:
     return run
 
 
+@pytest.mark.exhaustive(but="minimal")
 @pytest.mark.req("SNAP-14", "SNAP-31", "SNAP-33", "SNAP-34")
 @pytest.mark.parametrize(
     ("mode", "opening", "reading"),

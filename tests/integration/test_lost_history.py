@@ -127,6 +127,7 @@ def test_a_history_lost_inside_a_batch_is_rebuilt_and_the_batch_goes_on(
     assert sum("ADD COLUMN w" in text for text in ddl) == 1
 
 
+@pytest.mark.exhaustive
 def test_a_history_lost_inside_a_batch_that_changed_a_table_is_not_rebuilt(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

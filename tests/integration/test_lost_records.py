@@ -38,8 +38,8 @@ def change(root: Any, db: str, number: int) -> None:
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("more", [{}, {"tombstones.on.delete": "false"}, {"skipped.operations": "none"}])
-@pytest.mark.exhaustive(but="more2")
 def test_no_record_is_told_as_lost_that_is_there(
     pipeline: Pipeline, root: Any, database: str, more: dict[str, str]
 ) -> None:
@@ -88,6 +88,7 @@ def test_a_record_that_the_brokers_have_lost_is_told(
     assert verdict(pipeline.verify(HISTORY), "orders").findings == {Kind.LOST_RECORD: 1}
 
 
+@pytest.mark.exhaustive
 def test_events_with_places_of_their_own_are_not_taken_for_lost(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

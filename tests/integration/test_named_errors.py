@@ -496,6 +496,7 @@ def test_mysql_unreachable(pipeline: Pipeline) -> None:
 # -- Kafka ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("FAULT-12")
 def test_kafka_unreachable(still: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     from stacklib.ports import any_free
@@ -532,6 +533,7 @@ def guarded(properties: dict[str, str], kafka: str, unique: str) -> Pipeline:
     return Pipeline(secured(properties | PLAIN | timeout, kafka, "cdc", "word"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("FAULT-12")
 def test_topic_not_authorised(guarded: Pipeline, root: Any, database: str, kafka: str) -> None:
     begun(guarded, root, database)

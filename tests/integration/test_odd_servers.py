@@ -85,6 +85,7 @@ def test_a_replica_that_logs_what_it_applies_is_a_source(
     assert [(e["op"], (e["after"] or e["before"])["id"]) for e in events][-3:] == [("u", 2), ("d", 1), ("c", 3)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("SETUP-30")
 def test_a_replica_of_several_primaries_is_a_source(
     primary: PrivateServer, table: Any, pool: Pool, properties: dict[str, str]
@@ -116,6 +117,7 @@ def test_a_replica_of_several_primaries_is_a_source(
             assert {row["id"]: row["v"] for row in compacted(records).values()} == stored and len(stored) > 10
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("SETUP-27", "SETUP-11")
 def test_a_replica_that_does_not_log_is_refused_before_anything_is_read(
     primary: PrivateServer, table: Any, tmp_path_factory: pytest.TempPathFactory, properties: dict[str, str]

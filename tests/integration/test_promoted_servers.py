@@ -100,6 +100,7 @@ def test_an_unfinished_batch_is_not_moved_to_a_server_with_such_filters(
     assert "replication filters" in refused(pipeline).why
 
 
+@pytest.mark.exhaustive
 def test_a_server_with_another_case_of_names_is_refused(
     pipeline: Pipeline, pair: Pair, database: str, pool: Pool
 ) -> None:

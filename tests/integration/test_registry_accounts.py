@@ -120,6 +120,7 @@ def test_the_address_of_ticdc_holds_the_account(
     require_silence(pipeline, found.value, PASSWORD)
 
 
+@pytest.mark.exhaustive
 def test_a_certificate_is_shown_and_looked_at(
     root: Any, properties: dict[str, str], database: str, registry: str, files: Files
 ) -> None:

@@ -95,6 +95,7 @@ def test_rows_without_a_key_are_repaired_by_number(pipeline: Pipeline, root: Any
     assert pipeline.verify().equal
 
 
+@pytest.mark.exhaustive
 def test_hands_in_the_topic_are_repaired(pipeline: Pipeline, root: Any, database: str) -> None:
     fill(root, database)
     pipeline.snapshot()
@@ -168,6 +169,7 @@ def test_changes_and_runs_beside_the_repair_are_not_overtaken(
 
 
 # test_settled_keys.py repairs what has schemas, and Avro, on each landing.
+@pytest.mark.exhaustive(but="ticdc")
 @pytest.mark.parametrize("name", many(["ticdc", "old", "typed"], ["avro", "ticdc", "old", "schemas", "typed"]))
 def test_every_format_is_repaired(
     stack: Any, pipeline: Pipeline, root: Any, database: str, registry: Any, name: str
@@ -201,6 +203,7 @@ def test_every_format_is_repaired(
     assert again.equal, again
 
 
+@pytest.mark.exhaustive
 @pytest.mark.spark
 def test_a_repair_on_spark_writes_the_same(pipeline: Pipeline, root: Any, database: str, tmp_path: Path) -> None:
     fill(root, database)
@@ -285,6 +288,7 @@ def test_rows_are_found_by_keys_of_every_kind(pipeline: Pipeline, root: Any, dat
     assert again.clean, again
 
 
+@pytest.mark.exhaustive
 def test_a_repair_waits_for_another_run_and_gives_way_to_a_later_try(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,8 +36,8 @@ def fail_over(pair: Pair) -> None:
     pair.primary, pair.replica = pair.replica, pair.primary
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("point", ["plan.after_store", "snapshot.view_open"])
-@pytest.mark.exhaustive(but="view_open")
 def test_the_primary_dies_while_a_snapshot_is_taken_again(
     pair: Pair, properties: dict[str, str], database: str, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def failed(pipeline: Pipeline) -> dict[str, int]:
     return found
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("INC-29")
 def test_corrected_signals_are_carried_out_and_copies_are_reported_once(
     pipeline: Pipeline, root: Any, database: str
@@ -128,6 +129,7 @@ def test_signals_of_every_partition_are_carried_out(pipeline: Pipeline, root: An
     check_exact(pipeline, root, "a")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("INC-28")
 def test_a_stop_in_kafka_ends_the_snapshots_that_were_requested_before_it_only(
     pipeline: Pipeline, root: Any, database: str, stack: Any

@@ -129,6 +129,7 @@ def test_back_over_what_was_skipped(pipeline: Pipeline, root: Any, database: str
     assert afters(pipeline) == right(2, 3)
 
 
+@pytest.mark.exhaustive
 def test_a_place_before_the_history_begins(pipeline: Pipeline, root: Any, database: str) -> None:
     before = place(root)
     insert(root, database, 1)
@@ -194,8 +195,8 @@ def server(pool: Pool) -> Iterator[PrivateServer]:
         yield made
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("way", ["snapshot", "reset"])
-@pytest.mark.exhaustive(but="reset")
 def test_the_same_statement_at_the_same_place_of_another_binlog_counts(
     way: str, properties: dict[str, str], server: PrivateServer, database: str
 ) -> None:

@@ -50,6 +50,7 @@ def until(look: Callable[[], Any], seconds: float = 60) -> Any:
     return found
 
 
+@pytest.mark.exhaustive
 def test_counts_by_topic_and_table_over_snapshot_and_batches_whose_ends_the_offset_follows(
     properties: dict[str, str], root: Any, database: str
 ) -> None:

@@ -159,6 +159,7 @@ def test_a_planned_batch_is_not_read_from_another_binlog(pipeline: Pipeline, sou
     assert {payload(r.value)["after"]["id"] for r in pipeline.records("t")[before:]} == set(range(2000, 2030))
 
 
+@pytest.mark.exhaustive
 def test_a_file_keeps_its_fingerprint_and_no_other_has_it(
     source: Any, settings: ConnectionSettings, server: PrivateServer, unique: str
 ) -> None:

@@ -83,6 +83,7 @@ def set_mode(conn: Any, mode: str) -> None:
             time.sleep(0.05)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("SETUP-20")
 def test_all_modes_under_load(pool: Pool, properties: dict[str, str], database: str, version: str) -> None:
     """Up and down again, with a drain after each step, while transactions come with and without GTIDs."""
@@ -120,9 +121,9 @@ def test_another_server_id(pool: Pool, properties: dict[str, str], database: str
         assert ids == [21] * 30 + [22] * 9 + [23] * 5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("STRM-06")
 @pytest.mark.parametrize("gtids", [True, False])
-@pytest.mark.exhaustive(but="False")
 def test_another_server_uuid_of_the_same_data(
     tmp_path_factory: pytest.TempPathFactory, properties: dict[str, str], database: str, version: str, gtids: bool
 ) -> None:

@@ -50,6 +50,7 @@ def lines_about(pipeline: Pipeline, text: str) -> list[str]:
     return [line for line in pipeline.lines if text in line]
 
 
+@pytest.mark.exhaustive
 def test_the_server_that_the_stream_was_read_from_is_kept_until_it_does_not_answer(
     pair: Pair, properties: dict[str, str], database: str
 ) -> None:

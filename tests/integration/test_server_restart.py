@@ -173,6 +173,7 @@ def test_a_lock_that_was_killed_on_a_running_server_is_lost(pipeline: Pipeline, 
             lock.require()
 
 
+@pytest.mark.exhaustive
 def test_another_run_that_has_begun_after_the_restart_goes_on_and_this_one_does_not(
     pipeline: Pipeline, server: PrivateServer, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -191,6 +192,7 @@ def test_another_run_that_has_begun_after_the_restart_goes_on_and_this_one_does_
     require_all(pipeline, server, database)
 
 
+@pytest.mark.exhaustive
 def test_a_drain_that_waits_for_events_survives_a_restart(
     pipeline: Pipeline, server: PrivateServer, database: str
 ) -> None:

@@ -132,6 +132,7 @@ def test_a_batch_that_is_inside_a_tagged_transaction_is_moved(
     assert any("is moved there" in line for line in pipeline.lines)
 
 
+@pytest.mark.exhaustive
 def test_tagged_transactions_that_a_server_lacks_or_has_besides_are_refused_and_repaired(
     pipeline: Pipeline, pair: Pair, database: str
 ) -> None:

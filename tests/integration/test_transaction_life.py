@@ -136,6 +136,7 @@ def test_a_search_for_a_prepared_transaction(
     assert ids(pipeline) == [1, 2, 9, 3]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.fault
 def test_a_writer_that_was_stopped_for_longer_is_refused_by_name_and_the_retry_is_exact(
     pipeline: Pipeline, root: Any, database: str, tmp_path: Path

@@ -45,11 +45,11 @@ def keys(pipeline: Pipeline, table: str) -> list[Any]:
     return sorted(payload(r.value)["after"]["id"] for r in pipeline.records(table) if r.value)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("SNAP-14")
 @pytest.mark.parametrize(
     ("columns", "why"), [("", "SELECT command denied"), ("id, v", "SHOW command denied")], ids=["rows", "structure"]
 )
-@pytest.mark.exhaustive(but="structure")
 def test_a_table_that_may_not_be_read_any_more_is_waited_for(
     pipeline: Pipeline,
     account: dict[str, str],

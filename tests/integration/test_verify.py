@@ -135,6 +135,7 @@ def test_each_kind_of_damage_is_reported_exactly(pipeline: Pipeline, root: Any, 
     assert pipeline.verify().clean
 
 
+@pytest.mark.exhaustive
 def test_a_second_snapshot_is_no_false_alarm_and_ghosts_are_still_found(
     pipeline: Pipeline, root: Any, database: str
 ) -> None:
@@ -181,6 +182,7 @@ def test_tables_are_chosen_unknown_ones_are_named_and_a_sample_is_the_same_share
     assert 0 < verdict(result, "orders").rows < 30
 
 
+@pytest.mark.exhaustive
 @pytest.mark.spark
 def test_a_verification_on_spark_finds_the_same(pipeline: Pipeline, root: Any, database: str, tmp_path: Path) -> None:
     fill(root, database)
@@ -229,6 +231,7 @@ def test_the_stream_goes_on_while_tables_and_topics_are_compared(
     assert after.clean and verdict(after, "orders").rows == 29
 
 
+@pytest.mark.exhaustive
 def test_the_history_of_keys_is_checked_when_asked_for(pipeline: Pipeline, root: Any, database: str) -> None:
     fill(root, database)
     pipeline.snapshot()

@@ -112,11 +112,13 @@ def rows_of(root: Any, table: str) -> int:
         return int(cursor.fetchone()[0])
 
 
+@pytest.mark.exhaustive(but="^(plain|modes)$")
 @pytest.mark.parametrize("form", many([f for f in FORMS if "schema" not in f], list(FORMS)))
 def test_all_types_verify_clean(form: str, properties: dict[str, str], root: Any, database: str) -> None:
     require_all_types(Pipeline(properties | NUMBERED | FORMS[form]), root, database)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "parts", [("key", "value"), pytest.param(("value",), marks=pytest.mark.exhaustive)], ids=["avro", "avro-values"]
 )
@@ -160,6 +162,7 @@ NAMES = {"field.name.adjustment.mode": "avro", "schema.name.adjustment.mode": "a
 TABLES = {"rules": (RULED, ("other", "by_two", "by_one", "routed_a", "routed_b")), "names": (NAMES, ("other",))}
 
 
+@pytest.mark.exhaustive(but="names")
 @pytest.mark.parametrize("case", TABLES)
 def test_keys_filters_and_routes_verify_clean(case: str, properties: dict[str, str], root: Any, database: str) -> None:
     more, tables = TABLES[case]
@@ -188,6 +191,7 @@ ALTERS = (
 )
 
 
+@pytest.mark.exhaustive(but="plain")
 @pytest.mark.parametrize("form", ["plain", "schemas", "avro"])
 def test_rows_of_an_earlier_structure_are_no_false_alarm(
     form: str, properties: dict[str, str], registry: str, root: Any, database: str

@@ -98,6 +98,7 @@ class Gate(ThreadRunner):
         return super().run(*args, **kwargs)
 
 
+@pytest.mark.exhaustive
 def test_it_is_ended_from_elsewhere_without_fencing_the_run_that_drains(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +129,7 @@ def test_it_is_ended_from_elsewhere_without_fencing_the_run_that_drains(
     assert not settle_verification(pipeline.cfg, pipeline.store, pipeline.log, spec).complete, "it wrote no verdict"
 
 
+@pytest.mark.exhaustive
 def test_it_is_ended_from_elsewhere_also_in_its_second_group_and_goes_on_when_it_is_tried_again(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ def test_equal_tables_are_compared_by_checksums_alone(pipeline: Pipeline, root: 
     assert described(pipeline.verify(BY_ROWS)) == described(result), "rows and records are counted alike"
 
 
+@pytest.mark.exhaustive
 def test_a_topic_with_one_event_for_each_row_is_added_up_alone(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +144,7 @@ def damage_rows(root: Any, db: str) -> None:
     )
 
 
+@pytest.mark.exhaustive(but="plain")
 @pytest.mark.parametrize("pipeline", ["false", "true"], indirect=True, ids=["plain", "schemas"])
 def test_damage_is_found_as_by_a_comparison_of_all_rows(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
@@ -262,6 +264,7 @@ def zigzag(number: int) -> bytes:
     return bytes([number << 1 & 0x7F | 0x80, number >> 6])
 
 
+@pytest.mark.exhaustive
 def test_what_differs_is_repaired(pipeline: Pipeline, root: Any, database: str) -> None:
     damage_rows(root, database)
     result = pipeline.verify(REPAIR)
@@ -279,6 +282,7 @@ def test_what_differs_is_repaired(pipeline: Pipeline, root: Any, database: str) 
     assert again.clean and verdict(again, "orders").by_checksums and verdict(again, "encoded").by_checksums
 
 
+@pytest.mark.exhaustive
 def test_a_key_in_another_form_is_one_of_the_row(pipeline: Pipeline, root: Any, database: str) -> None:
     execute(root, f"DELETE FROM `{database}`.orders WHERE id = 4")
     pipeline.drain()
@@ -297,6 +301,7 @@ def test_a_key_in_another_form_is_one_of_the_row(pipeline: Pipeline, root: Any, 
     assert described(pipeline.verify(BY_ROWS)) == described(result)
 
 
+@pytest.mark.exhaustive
 def test_a_table_that_changes_between_the_rounds_is_compared_as_a_whole(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +334,7 @@ def test_a_table_that_changes_between_the_rounds_is_compared_as_a_whole(
     assert described(pipeline.verify(BY_ROWS)) == described(result) == described(read_all(pipeline, monkeypatch))
 
 
+@pytest.mark.exhaustive
 def test_few_rows_are_read_again(pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     execute(root, UNLOGGED, f"UPDATE `{database}`.orders SET price = 7 WHERE id = 5", LOGGED)
     of_block, rows = RowRecords.of_block, list[str]()
@@ -345,6 +351,7 @@ def test_few_rows_are_read_again(pipeline: Pipeline, root: Any, database: str, m
     assert described(pipeline.verify(BY_ROWS)) == described(result)
 
 
+@pytest.mark.exhaustive
 def test_an_event_whose_key_the_server_does_not_know_is_one_of_its_row(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

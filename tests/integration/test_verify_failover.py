@@ -63,6 +63,7 @@ def found(pipeline: Pipeline, request: VerifyRequest | None = None) -> list[dict
     return [dict(v.findings) for v in result.tables]
 
 
+@pytest.mark.exhaustive
 def test_truncates_on_both_sides_of_a_failover_are_no_differences(
     copies: list[PrivateServer], properties: dict[str, str], database: str, tmp_path: Any
 ) -> None:

@@ -93,6 +93,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.exhaustive(but="plain")
 @pytest.mark.parametrize("form", ["plain", "schemas", "avro"])
 def test_what_hands_have_written_is_reported_with_its_row_and_repaired(
     pipeline: Pipeline, root: Any, database: str, registry: str, form: str
@@ -135,6 +136,7 @@ def test_what_hands_have_written_is_reported_with_its_row_and_repaired(
     assert result.clean, result
 
 
+@pytest.mark.exhaustive(but="plain")
 @pytest.mark.parametrize("schemas", [PLAIN, SCHEMAS], ids=["plain", "schemas"])
 def test_events_under_a_former_key_or_none(
     pipeline: Pipeline, root: Any, database: str, schemas: dict[str, str]
@@ -195,6 +197,7 @@ def test_events_under_a_former_key_or_none(
     assert verdict(pipeline.verify(HISTORY), "said").clean
 
 
+@pytest.mark.exhaustive(but="^compact")
 @pytest.mark.parametrize("policy", ["compact", "delete"])
 def test_of_a_compacted_topic_whose_keys_several_rows_have_missing_rows_are_not_judged(
     pipeline: Pipeline, root: Any, database: str, policy: str

@@ -60,6 +60,7 @@ def change(root: Any, db: str) -> None:
     )
 
 
+@pytest.mark.exhaustive(but="^(json|avro)$")
 @pytest.mark.parametrize(
     "name", many([n for n in FORMATS if n not in ("json with schemas", "avro values")], list(FORMATS))
 )

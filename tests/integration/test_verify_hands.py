@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
@@ -26,6 +27,7 @@ def findings(pipeline: Pipeline, table: str, request: VerifyRequest | None = Non
     return dict(found.findings)
 
 
+@pytest.mark.exhaustive
 def test_a_record_of_another_table_is_reported_and_repaired(
     properties: dict[str, str], root: Any, database: str
 ) -> None:
@@ -59,6 +61,7 @@ def test_a_table_of_a_former_name_has_its_events_in_its_own_topic(
     assert findings(pipeline, "t") == {} == findings(pipeline, "u")
 
 
+@pytest.mark.exhaustive
 def test_true_is_not_one_in_a_document(properties: dict[str, str], root: Any, database: str) -> None:
     pipeline, name = Pipeline(properties | PLAIN), f"`{database}`.t"
     execute(root, f"CREATE TABLE {name} (id INT PRIMARY KEY, j JSON, b BIT(1))")
@@ -74,6 +77,7 @@ def test_true_is_not_one_in_a_document(properties: dict[str, str], root: Any, da
     assert findings(pipeline, "t") == {DifferenceKind.DIFFERING: 1}
 
 
+@pytest.mark.exhaustive
 def test_an_operation_that_does_not_fit_its_row_is_reported(
     properties: dict[str, str], root: Any, database: str
 ) -> None:

@@ -96,6 +96,7 @@ def test_what_becomes_hidden_behind_the_comparison_is_not_repaired(
     assert pipeline.verify().clean
 
 
+@pytest.mark.exhaustive
 def test_hidden_records_of_the_transaction_topic_are_named(pipeline: Pipeline) -> None:
     other = OpenTransaction(pipeline, f"{pipeline.properties['topic.prefix']}.transaction")
     with pytest.raises(SinkConnectionError, match="an open transaction of another producer hides records") as error:

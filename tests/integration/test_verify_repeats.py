@@ -28,6 +28,7 @@ def found(pipeline: Pipeline, request: VerifyRequest | None = None) -> list[dict
     return [dict(v.findings) for v in result.tables]
 
 
+@pytest.mark.exhaustive
 def test_events_that_come_again_after_a_reset_count_once(properties: dict[str, str], root: Any, database: str) -> None:
     pipeline, name = Pipeline(properties | PLAIN), f"`{database}`.log"
     execute(root, f"CREATE TABLE {name} (line VARCHAR(20), n INT)", f"INSERT INTO {name} VALUES ('a', 1), ('b', 2)")
@@ -69,6 +70,7 @@ def test_two_snapshots_at_one_position_in_one_second_are_two(
     assert len(times) == 4, "each view has a second of its own"
 
 
+@pytest.mark.exhaustive
 def test_a_second_snapshot_of_a_table_without_a_key_in_ticdcs_protocol(
     properties: dict[str, str], registry: str, root: Any, database: str
 ) -> None:
@@ -90,6 +92,7 @@ def test_a_second_snapshot_of_a_table_without_a_key_in_ticdcs_protocol(
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("later", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_events_from_before_the_snapshot_are_in_its_view(
     later: bool, properties: dict[str, str], root: Any, database: str

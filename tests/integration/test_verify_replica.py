@@ -114,6 +114,7 @@ def test_it_is_exact_while_the_source_is_written_to(pipeline: Pipeline, source: 
     assert not any("private-word" in line for line in pipeline.lines)
 
 
+@pytest.mark.exhaustive
 def test_damage_in_the_topic_is_found_and_repaired_from_the_source(pipeline: Pipeline, on_source: Any) -> None:
     topic = pipeline.cfg.topic_prefix + f".{DB}.t"
     event = json.loads(pipeline.read(topic)[0].value or b"")
@@ -205,6 +206,7 @@ def undo(on_source: Any, on_replica: Any, source: PrivateServer) -> None:
     start_replica(on_replica, source)
 
 
+@pytest.mark.exhaustive
 def test_a_replica_that_cannot_be_read_is_refused_by_name(
     pipeline: Pipeline, on_source: Any, on_replica: Any, source: PrivateServer
 ) -> None:
@@ -243,6 +245,7 @@ def leave_gap(pipeline: Pipeline, source: Any, replica: Any) -> None:
     execute(replica, f"SET gtid_next = '{uuid}:{last}'", "BEGIN", "COMMIT", "SET gtid_next = AUTOMATIC")
 
 
+@pytest.mark.exhaustive(but="False")
 @pytest.mark.parametrize("healed", [True, False])
 def test_a_gap_of_the_replica_is_waited_for_and_named(
     pipeline: Pipeline, on_source: Any, on_replica: Any, replica: PrivateServer, healed: bool, monkeypatch: Any
@@ -291,6 +294,7 @@ def test_an_account_that_may_lock_only_tables_is_enough(
         thread.join()
 
 
+@pytest.mark.exhaustive
 def test_its_queries_have_the_bound_of_time_too(
     pipeline: Pipeline, on_source: Any, on_replica: Any, monkeypatch: Any
 ) -> None:

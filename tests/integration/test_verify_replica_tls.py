@@ -63,6 +63,7 @@ def catch_up(pair: tuple[PrivateServer, PrivateServer]) -> None:
         wait_for_gtids(replica, rows(source, "SELECT @@GLOBAL.gtid_executed")[0][0])
 
 
+@pytest.mark.exhaustive
 def test_rows_of_the_replica_are_compared(pipeline: Pipeline, pair: tuple[PrivateServer, PrivateServer]) -> None:
     """The account takes certificates only; what the replica alone has is found, so it is the server that was read."""
     source, replica = pair

@@ -52,6 +52,7 @@ MODIFIED: dict[str, tuple[dict[str, str], tuple[tuple[str, str, str], ...]]] = {
 }
 
 
+@pytest.mark.exhaustive(but="texts")
 @pytest.mark.parametrize("mode", MODIFIED)
 def test_without_schemas_unchanged_rows_of_a_changed_type_are_no_differences(
     mode: str, properties: dict[str, str], root: Any, database: str
@@ -76,6 +77,7 @@ def test_without_schemas_unchanged_rows_of_a_changed_type_are_no_differences(
         assert verdict(result, table).findings == {DifferenceKind.DIFFERING: 2}, (each, verdict(result, table))
 
 
+@pytest.mark.exhaustive
 def test_a_value_that_only_another_type_makes_equal_is_found(
     properties: dict[str, str], root: Any, database: str
 ) -> None:

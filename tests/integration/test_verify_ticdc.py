@@ -53,6 +53,7 @@ def filled(
     return TopicDamage(pipeline, "orders", registry)
 
 
+@pytest.mark.exhaustive
 def test_what_the_form_permits_is_judged_and_settled_while_rows_change(
     stack: Any, pipeline: Pipeline, root: Any, database: str, registry: str
 ) -> None:
@@ -99,6 +100,7 @@ def test_what_the_form_permits_is_judged_and_settled_while_rows_change(
     assert pipeline.verify(HISTORY).clean
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("named", ["true", pytest.param("false", marks=pytest.mark.exhaustive)])
 def test_a_snapshot_writes_no_doubled_record(
     pipeline: Pipeline, root: Any, database: str, registry: str, named: str
@@ -115,6 +117,7 @@ def test_a_snapshot_writes_no_doubled_record(
     assert clean.clean, (clean.findings, clean.examples)
 
 
+@pytest.mark.exhaustive(but="False")
 @pytest.mark.parametrize("by_key", [True, False])
 def test_partitions_are_judged_where_the_key_alone_chooses_them(
     pipeline: Pipeline, root: Any, database: str, registry: str, by_key: bool
@@ -138,6 +141,7 @@ def test_partitions_are_judged_where_the_key_alone_chooses_them(
         assert not left.repaired and any("a record in another partition" in said for said in left.unknown), left
 
 
+@pytest.mark.exhaustive
 def test_without_the_extension_only_doubled_deletes_show(
     pipeline: Pipeline, root: Any, database: str, registry: str
 ) -> None:

@@ -28,6 +28,7 @@ def verdicts(pipeline: Pipeline) -> dict[str, TableVerdict]:
     return {v.table.rpartition(".")[2]: v for v in pipeline.verify(VerifyRequest(history=True)).tables}
 
 
+@pytest.mark.exhaustive
 def test_rows_of_an_interrupted_snapshot_are_not_missing(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -67,6 +68,7 @@ def test_rows_without_a_key_that_went_before_a_window_read_their_table_are_not_m
     assert all(verdict.clean for verdict in verdicts(pipeline).values()), verdicts(pipeline)
 
 
+@pytest.mark.exhaustive
 def test_rows_of_a_table_that_a_signal_has_asked_for_are_not_missing(
     pipeline: Pipeline, root: Any, database: str
 ) -> None:

@@ -125,9 +125,9 @@ ALIKE: dict[str, tuple[str, str, str, str]] = {
 """Two keys of which events, or SELECT itself, show the same, and what a window does when an event changed the first."""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("moved", [False, True], ids=["updated", "moved away"])
 @pytest.mark.req("INC-20", "INC-27")
-@pytest.mark.exhaustive(but="moved away")
 def test_a_row_is_read_though_an_event_of_the_window_had_a_key_that_looks_like_its_own(
     pipeline: Pipeline, root: Any, database: str, stack: Any, places: Places, moved: bool
 ) -> None:
@@ -235,6 +235,7 @@ DDL = {
 }
 
 
+@pytest.mark.exhaustive(but="swap")
 @pytest.mark.parametrize(
     ("ddl", "place"),
     [
@@ -251,7 +252,6 @@ DDL = {
     ],
 )
 @pytest.mark.req("INC-18", "INC-25")
-@pytest.mark.exhaustive(but="INSTANT|swap-inc")
 def test_a_statement_in_the_middle_of_a_window(
     pipeline: Pipeline, root: Any, database: str, stack: Any, places: Places, ddl: str, place: str
 ) -> None:
@@ -281,6 +281,7 @@ def same_as_table_by(pipeline: Pipeline, root: Any, key: list[str]) -> dict[str,
     return found
 
 
+@pytest.mark.exhaustive
 def test_a_table_that_is_locked_is_read_later_and_the_stream_goes_on(
     pipeline: Pipeline, root: Any, database: str, stack: Any
 ) -> None:
@@ -299,6 +300,7 @@ def test_a_table_that_is_locked_is_read_later_and_the_stream_goes_on(
     same_as_table(pipeline, root, "a")
 
 
+@pytest.mark.exhaustive
 def test_a_table_that_cannot_begin_keeps_no_other_from_it(
     pipeline: Pipeline, root: Any, database: str, stack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

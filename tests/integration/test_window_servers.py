@@ -59,9 +59,9 @@ def states(pipeline: Pipeline) -> set[str]:
     return {scan.state for scan in books(pipeline).scans.values()}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("strategy", ["insert_insert", "insert_delete"])
 @pytest.mark.req("INC-02", "INC-20")
-@pytest.mark.exhaustive(but="insert_delete")
 def test_watermarks_of_a_signal_table_need_no_gtids(
     pipeline: Pipeline, server: PrivateServer, source: Any, database: str, strategy: str
 ) -> None:
