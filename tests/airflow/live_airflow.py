@@ -51,7 +51,7 @@ from pathlib import Path
 
 with open({drivers!r}, "a") as drivers:
     print(os.getpid(), file=drivers)
-sys.path.insert(0, {root!r})
+sys.path[:0] = [{root!r}, {root!r} + "/tools"]
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.job.job_error import reporting_job_error
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
