@@ -207,9 +207,10 @@ def test_the_documented_grants_suffice_for_a_ledger(kafka: str, unique: str) -> 
     looked_at.ensure()
     allow(kafka, ResourceType.TOPIC, unique, AclOperation.DESCRIBE_CONFIGS)
     ledger.ensure()
-    looked_at.put({"outcome": encode({"epoch": 1, "ok": True, "counts": {}})})
+    outcome = {"epoch": 1, "ok": True, "counts": {}}
+    looked_at.put({"outcome": encode(outcome)})
     state = ledger.read(timeout_s=15)
-    assert state is not None and state.outcome == {"epoch": 1, "ok": True}
+    assert state is not None and state.outcome == outcome
 
 
 def test_a_short_transaction_timeout_holds_for_everything_that_a_job_opens(kafka: str, unique: str) -> None:
@@ -232,7 +233,7 @@ def test_a_short_transaction_timeout_holds_for_everything_that_a_job_opens(kafka
     ledger.begin(reset_plan(3, here, "a person"))
     left_open = kafka_clients.record_writer(cfg, 0)
     left_open.init()
-    left_open.produce(ledger.topic, b"outcome", b'{"epoch":1}', 0)
+    left_open.produce(ledger.topic, b"outcome", encode({"epoch": 1, "ok": True, "counts": {}}), 0)
     left_open._kafka.producer.flush(10)
     state = ledger.read(fence_after_s=1)
     assert state is not None and state.plan is not None and state.plan.epoch == 3

@@ -20,6 +20,7 @@ from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RunInProgressError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
@@ -285,7 +286,7 @@ def test_a_run_that_is_refused_does_not_fence_the_one_at_work(pipeline: Pipeline
         ledger.begin(job.plan)
         with contextlib.closing(kafka_clients.record_writer(cfg, 0)) as slow:
             slow.init()
-            slow.produce(ledger.topic, b"outcome", b'{"epoch":1}', 0)
+            slow.produce(ledger.topic, b"outcome", encode({"epoch": 1, "ok": True, "counts": {}}), 0)
             slow._kafka.producer.flush(10)
             other = Pipeline(pipeline.properties, pipeline.store, owner="another/run/task/-1")
             for run in (other.drain, other.snapshot, other.settle):
@@ -293,7 +294,7 @@ def test_a_run_that_is_refused_does_not_fence_the_one_at_work(pipeline: Pipeline
                     run()
                 assert caught.value.can_retry
             slow.commit()
-            slow.produce(ledger.topic, b"outcome", b'{"epoch":1}', 0)
+            slow.produce(ledger.topic, b"outcome", encode({"epoch": 1, "ok": True, "counts": {}}), 0)
             slow._kafka.producer.flush(10)
             pipeline.prepare("drain")
             with pytest.raises(FencedError):
