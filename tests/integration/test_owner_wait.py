@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +18,8 @@ from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError
 from airflow_provider_mysql_cdc.cdc.job import owner_wait, run_lock
 from airflow_provider_mysql_cdc.cdc.operate.end_run import end_run, lock_connection
 
-WAIT_S = 8.0
-"""Enough for what happens meanwhile; a driver that is not ended waits so long."""
+WAIT_S = 600.0
+"""More than what happens meanwhile takes; a driver that is not ended waits so long."""
 
 
 @pytest.fixture
@@ -54,15 +55,39 @@ def next_holder(direct: Pipeline, result: Future[None], before: int | None) -> i
 
 
 @pytest.mark.req("FAULT-03")
-def test_a_connection_that_breaks_is_opened_again(direct: Pipeline, root: Any, proxy: TcpProxy) -> None:
+@pytest.mark.parametrize("while_taken", [False, True])
+def test_a_connection_that_breaks_is_opened_again(
+    direct: Pipeline, root: Any, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch, while_taken: bool
+) -> None:
     """Killed, or cut so that the server knows nothing of it and keeps the lock; the time that is left is waited."""
+    passed, cut, fetch_all = [0.0], list[int](), owner_wait.fetch_all
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0], sleep=time.sleep)
+    monkeypatch.setattr(owner_wait, "time", clock)
     result = waiting(direct, proxy, WAIT_S)
     first = next_holder(direct, result, None)
+
+    def cut_open_one(connection_id: int) -> None:
+        proxy.freeze(only_open=True)  # the end of a connection is not told either
+        proxy._open[-2].shutdown(socket.SHUT_RDWR)
+        cut.append(connection_id)
+
+    def lose_answer(conn: Any, query: str, *parameters: Any) -> Any:
+        found = fetch_all(conn, query, *parameters)
+        if query.startswith("SELECT GET_LOCK") and not cut:
+            cut_open_one(conn.thread_id())
+            return fetch_all(conn, "SELECT 1")
+        return found
+
+    if while_taken:
+        monkeypatch.setattr(owner_wait, "fetch_all", lose_answer)
     execute(root, f"KILL {first}")
-    second = next_holder(direct, result, first)
-    proxy.freeze(only_open=True)  # the end of a connection is not told either
-    proxy._open[-2].shutdown(socket.SHUT_RDWR)
-    assert next_holder(direct, result, second) != first
+    if not while_taken:
+        cut_open_one(next_holder(direct, result, first))
+    while not cut:
+        assert not result.done(), result.exception()
+        time.sleep(0.05)
+    assert next_holder(direct, result, cut[0]) != first
+    passed[0] = WAIT_S
     assert result.exception(120) is None
     proxy.thaw()
 

@@ -27,8 +27,8 @@ _CHECKS_PER_SILENCE = 4
 _INTERRUPTED_S = 2.0
 """Seconds for which the end of a driver that was interrupted is awaited; it closes its connection at once."""
 _POLL_S = 0.05
-_Held = tuple[int, ServerStart]
-"""The id of a connection that had the lock, and on which server process."""
+_Opened = dict[int, ServerStart]
+"""The ids of this driver's connections, of which one may still have the lock, and to which server process each was."""
 
 
 def wait_as_owner(
@@ -49,31 +49,32 @@ def wait_as_owner(
         SourceError: The server cannot be reached.
     """
     deadline, breaks = time.monotonic() + seconds, 0
-    before: _Held | None = None
+    opened: _Opened = {}
     while True:
         with connect(settings) as conn:
-            held = _take(conn, prefix, owner, before)
             try:
+                _take(conn, prefix, owner, opened)
                 _hold(conn, settings, prefix, deadline, even_if_free=even_if_free)
                 return
             except SourceConnectionError:
-                before = held
+                if time.monotonic() >= deadline:
+                    raise
         # A later try that has killed the connection has the lock long before it is asked for again.
         time.sleep(reconnect_delay_s(breaks))
         breaks += 1
 
 
-def _take(conn: Any, prefix: str, owner: str, before: _Held | None) -> _Held:
-    """Take the owner's lock; the server may not know yet that a connection which held it before has broken."""
+def _take(conn: Any, prefix: str, owner: str, opened: _Opened) -> None:
+    """Take the owner's lock; the server may not know yet that a connection which took it before has broken."""
     name, now = owner_lock_name(prefix, owner), server_start(conn)
-    query = "SELECT GET_LOCK(%s, 0), IS_USED_LOCK(%s), CONNECTION_ID()"
-    acquired, holder, own_id = fetch_all(conn, query, (name, name))[0]
-    if acquired != 1 and before is not None and holder == before[0] and not before[1].was_restarted(now):
+    # Known before the lock is asked for: the connection may break while the server grants it.
+    opened[int(fetch_all(conn, "SELECT CONNECTION_ID()")[0][0])] = now
+    acquired, holder = fetch_all(conn, "SELECT GET_LOCK(%s, 0), IS_USED_LOCK(%s)", (name, name))[0]
+    if acquired != 1 and holder in opened and not opened[holder].was_restarted(now):
         end_connection(conn, holder)
         acquired = fetch_all(conn, "SELECT GET_LOCK(%s, 10)", (name,))[0][0]
     if acquired != 1:
         raise _ended(prefix, "it holds the owner's lock")
-    return int(own_id), now
 
 
 def _hold(conn: Any, settings: ConnectionSettings, prefix: str, deadline: float, *, even_if_free: bool) -> None:
