@@ -163,6 +163,7 @@ def test_airflow_serves_the_forms_in_groups_with_stars_only_where_a_value_is_nee
     assert form["kind"]["schema"]["values_display"]["null"] == "(empty: incremental)"
 
 
+@pytest.mark.exhaustive
 def test_a_deadline_that_a_run_misses_calls_the_notifier_in_the_triggerer(live: LiveAirflow) -> None:
     """As in docs/alarms/watch_streams.py, with a shorter interval."""
     run_id = live.trigger(LATE)
@@ -283,6 +284,7 @@ def test_a_scheduler_that_ends_is_begun_again(live: LiveAirflow) -> None:
 BACKFILL = "mysql_cdc_backfill"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("EX-12")
 def test_each_interval_of_a_backfill_is_a_snapshot_of_its_rows_one_at_a_time(
     live: LiveAirflow, pipeline: Pipeline
@@ -414,6 +416,7 @@ def driver_outputs(live: LiveAirflow) -> set[str]:
     return {path.name for path in (live.home / "logs" / "mysql_cdc").glob("driver-*.log")}
 
 
+@pytest.mark.exhaustive
 def test_an_asset_watcher_starts_a_drain_for_each_change_and_none_for_work_that_is_done(
     live: LiveAirflow, pipeline: Pipeline, source: Any
 ) -> None:

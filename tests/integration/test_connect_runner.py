@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -115,7 +114,7 @@ def test_a_barrier_with_more_tasks_than_slots_ends_with_a_named_error(
     """Spark itself would wait for ten minutes; the operation is ended, so that nothing starts later."""
     monkeypatch.setattr(connect_runner, "BARRIER_START_S", 1.0)
     monkeypatch.setattr(starvation, "POLL_S", 0.3)
-    monkeypatch.setattr(starvation, "StarvationTimer", functools.partial(starvation.StarvationTimer, due_s=0.6))
+    monkeypatch.setattr(starvation, "FIRST_WARNING_S", 0.6)
     lines: list[str] = []
     runner = ConnectRunner(open_session(), lines.append)
     with pytest.raises(StateError, match="Spark has fewer slots than this job has tasks") as failure:

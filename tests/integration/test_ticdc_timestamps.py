@@ -11,12 +11,11 @@ import pytest
 from kit.avro_rig import Readers
 from kit.failover_rig import follow, insert
 from kit.replication import Pair
-from kit.sql import execute, rows
+from kit.sql import execute
 from kit.tcp_proxy import TcpProxy, tcp_proxy
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.binlog import reconnect_delay
-from airflow_provider_mysql_cdc.cdc.drain import row_events
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 
 FLAT = {
@@ -115,36 +114,6 @@ def test_a_transaction_that_two_servers_have_sent_has_one_timestamp(
     moved.drain()
     assert any("is moved there" in line for line in moved.lines)
     assert len(require_timestamps(moved, registry, database)) == 2 + 8 + 1
-
-
-@pytest.mark.kill_points
-@pytest.mark.parametrize("nth", [3, 5, 9])
-def test_a_batch_that_an_earlier_version_began_does_not_go_back(
-    moved: Pipeline,
-    servers: Pair,
-    database: str,
-    registry: str,
-    nth: int,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    """It took other numbers: here higher ones, for transactions of one microsecond."""
-    moved.properties["drain.writers"] = "1"
-    root = servers.primary.root
-    execute(root, f"SET SESSION original_commit_timestamp = {4_000_000_000_000_000}")
-    for first in (1000, 1000, 2000, 1000, 2000):
-        known = rows(root, f"SELECT COUNT(*) FROM `{database}`.t WHERE id = {first}")[0][0]
-        execute(root, changed(database, first) if known else bulk(database, first))
-    execute(root, "SET SESSION original_commit_timestamp = DEFAULT")
-    with monkeypatch.context() as patch:
-        patch.setattr(row_events, "transaction_number", lambda gtid, sequence_number: 255)
-        crash(moved, monkeypatch, tmp_path, nth)
-    moved.drain()
-    first = require_timestamps(moved, registry, database)
-    assert len(first) == 7 and max(first.values()) & 255 < 100, "numbers above 255 follow from those of the marker"
-    insert(root, database, 7000)
-    moved.drain()
-    assert first.items() < require_timestamps(moved, registry, database).items()
 
 
 @pytest.fixture
