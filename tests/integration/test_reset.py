@@ -12,6 +12,8 @@ from pipelinelib.stand_ins import MemoryOffsetStore, ThreadRunner
 from pipelinelib.topics import delete_topics
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogPurgedError,
     ConfigError,
@@ -24,7 +26,11 @@ from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.model import stored_record
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
+from airflow_provider_mysql_cdc.cdc.operate.send_signal import checked_signal, send_signal
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 
 
 @pytest.fixture
@@ -63,11 +69,19 @@ def test_records_of_another_version_are_refused_and_the_stream_begins_anew_where
     pipeline: Pipeline, root: Any, database: str, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What docs/runbook.md says under "Records of another version"."""
+    topic = pipeline.properties["signal.kafka.topic"] = f"{unique}.signals"
+    pipeline.properties["signal.enabled.channels"] = "kafka"
+    ensure_topics(make_admin(pipeline.cfg.kafka_settings()), {topic: TopicSpec(1, 1)})
     insert(root, database, 2)
+    request = {"data-collections": [f"{database}.t"]}
+    send_signal(pipeline.cfg, checked_signal(pipeline.cfg, "execute-snapshot", request, channel="kafka"))
     pipeline.drain()
+    assert ids(pipeline) == [1, 2, 1, 2]
     stored = pipeline.store.load()
     assert stored is not None
     insert(root, database, 3)
+    live = kafka_clients.record_writer(pipeline.cfg, PLANNER)
+    live.init()
     monkeypatch.setattr(stored_record, "STORED_VERSION", stored_record.STORED_VERSION + 1)
     with pytest.raises(StoredVersionError, match="version 1; this version of the package"):
         pipeline.drain()
@@ -75,13 +89,17 @@ def test_records_of_another_version_are_refused_and_the_stream_begins_anew_where
     for work in (pipeline.drain, pipeline.snapshot, lambda: reset(pipeline, "current")):
         with pytest.raises(StoredVersionError, match=f"ledger.{unique}"):
             work()
+    live.commit([SideRecord(pipeline.cfg.ledger_topic, b"run", None)])  # a driver of the other version is not fenced
+    live.close()
     pipeline.properties |= {
         "ledger.topic": f"ledger.{unique}.2",
         "schema.history.internal.kafka.topic": f"history.{unique}.2",
+        "signal.consumer.auto.offset.reset": "latest",
     }
     reset(pipeline, str(stored.committed))
-    pipeline.drain()
-    assert ids(pipeline) == [1, 2, 3]
+    for _ in range(2):
+        pipeline.drain()
+    assert ids(pipeline) == [1, 2, 1, 2, 3], "no signal of the topic is carried out once more"
 
 
 def test_current_skips_and_a_position_comes_once_more(pipeline: Pipeline, root: Any, database: str) -> None:

@@ -31,7 +31,9 @@ def memory_job(monkeypatch: pytest.MonkeyPatch, cfg: ConnectorConfig, kafka: Mem
     monkeypatch.setattr(
         kafka_clients, "record_writer", lambda cfg, w, **_: MemoryWriter(kafka, f"{cfg.topic_prefix}.{w}")
     )
-    return JobLedger(cfg, run)
+    job = JobLedger(cfg, run)
+    job._writer.init()
+    return job
 
 
 def transactions(kafka: MemoryKafka, topic: str) -> list[list[bytes]]:

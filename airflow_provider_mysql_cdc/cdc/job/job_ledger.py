@@ -61,7 +61,6 @@ class JobLedger:
         self._ledger = kafka_clients.ledger(cfg)
         self._ledger.ensure()
         self._writer = kafka_clients.record_writer(cfg, PLANNER)
-        self._writer.init()
         self._last_state: LedgerState | None = None
         # Requests of tasks for schema ids, which are committed, run in threads of their own.
         self._write_lock = threading.Lock()
@@ -72,7 +71,9 @@ class JobLedger:
     def __enter__(self) -> JobLedger:
         self._ledger.__enter__()
         try:
+            # A ledger that is refused is another version's or stream's: a driver of theirs may live, and is not fenced.
             self._ledger.claim()
+            self._writer.init()
         except BaseException as error:
             self.__exit__(type(error), error, error.__traceback__)
             raise
