@@ -91,8 +91,10 @@ def test_records_of_another_version_are_refused_and_the_stream_begins_anew_where
             work()
     live.commit([SideRecord(pipeline.cfg.ledger_topic, b"run", None)])  # a driver of the other version is not fenced
     live.close()
+    pipeline.properties["ledger.topic"] = f"ledger.{unique}.2"
+    with pytest.raises(StoredVersionError, match=f"schemahistory.{unique}"):  # which would then be of two versions
+        reset(pipeline, str(stored.committed))
     pipeline.properties |= {
-        "ledger.topic": f"ledger.{unique}.2",
         "schema.history.internal.kafka.topic": f"history.{unique}.2",
         "signal.consumer.auto.offset.reset": "latest",
     }

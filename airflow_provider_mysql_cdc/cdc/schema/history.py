@@ -208,6 +208,7 @@ def require_own_history(cfg: ConnectorConfig, *, sample: bool = False) -> None:
     Raises:
         SchemaError: It has more partitions (SCH-05), records of another connector or program (TOPIC-08), or its first
             records were deleted.
+        StoredVersionError: A record is of another version.
         SinkError: Kafka cannot be read.
     """
     topic, admin = cfg.history_topic, make_admin(cfg.kafka_settings())

@@ -6,6 +6,7 @@ A topic with records of others (Debezium's own history, another stream's) is nei
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
@@ -13,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.record_owner import describe_record, history_prefix
+from airflow_provider_mysql_cdc.cdc.model.stored_record import require_version
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord, parse_history_json
 from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import (
@@ -40,6 +42,7 @@ def require_own_records(cfg: ConnectorConfig, admin: AdminClient, info: TopicInf
 
     Raises:
         SchemaError: A record is another connector's or another program's (TOPIC-08).
+        StoredVersionError: A record is of another version.
         SinkError: Kafka cannot be read.
     """
     if sample:
@@ -99,7 +102,7 @@ def begins_with_description(cfg: ConnectorConfig, first: int, info: TopicInfo) -
 
 
 def require_own_record(cfg: ConnectorConfig, record: TopicRecord) -> None:
-    """Check that a record of the history topic is this stream's; one that is damaged counts as its own.
+    """Check that a record of the history topic is this stream's, and of this version; a damaged one counts as its own.
 
     Args:
         cfg: The connector's configuration.
@@ -107,11 +110,15 @@ def require_own_record(cfg: ConnectorConfig, record: TopicRecord) -> None:
 
     Raises:
         SchemaError: It is another connector's or another program's.
+        StoredVersionError: It is of another version.
     """
-    prefix = _record_prefix(record.value)
+    where = f"topic {cfg.history_topic}, partition {record.partition}, offset {record.offset}"
+    members = _members(record.value)
+    prefix = None if members is None else history_prefix(members)
+    if prefix == cfg.topic_prefix:
+        require_version(members, where)
     if prefix in ("", cfg.topic_prefix):
         return
-    where = f"topic {cfg.history_topic}, partition {record.partition}, offset {record.offset}"
     own_topic = (
         f"give this stream a topic of its own: set {F.HISTORY_KAFKA_TOPIC.name} to a new name. If the stream has run "
         "already, then run mysql_cdc_snapshot once with snapshot.mode=recovery, which writes the structures into the "
@@ -132,13 +139,12 @@ def require_own_record(cfg: ConnectorConfig, record: TopicRecord) -> None:
     )
 
 
-def _record_prefix(value: bytes | None) -> str | None:
-    """Return the topic.prefix of a history record of this package; None for any other record."""
+def _members(value: bytes | None) -> Mapping[str, Any] | None:
     try:
         data = parse_history_json(value or b"")
     except DamagedRecordError:
         return None
-    return history_prefix(data) if isinstance(data, Mapping) else None
+    return data if isinstance(data, Mapping) else None
 
 
 def _sampled(cfg: ConnectorConfig, admin: AdminClient, info: TopicInfo) -> Iterator[TopicRecord]:
