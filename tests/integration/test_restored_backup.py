@@ -30,7 +30,7 @@ def insert(server: PrivateServer, db: str, *ids: int, value: str) -> None:
 
 @pytest.mark.req("FAULT-11")
 @pytest.mark.parametrize("used_again", [False, True])
-@pytest.mark.exhaustive(but="True")
+@pytest.mark.exhaustive(but="False")
 def test_a_restored_backup_is_refused_and_the_error_says_how_to_go_on(
     server: PrivateServer, properties: dict[str, str], database: str, used_again: bool
 ) -> None:
