@@ -44,6 +44,12 @@ def test_resumed_transactions_skip_what_was_committed_and_nothing_else(crash: in
     assert [behind for _, _, behind in again] == [i < crash for i in range(len(STEPS))]
 
 
+def test_each_transaction_is_counted_from_its_begin() -> None:
+    counted = [(reached.events, reached.statements) for reached, _, _ in walk(None)]
+    inside = [STEPS[STEPS.rfind("E", 0, i + 1) + 1 : i + 1] for i in range(len(STEPS))]
+    assert counted == [(passed.count("R"), len(passed) - passed.count("R")) for passed in inside]
+
+
 def _row_event(size: int, *, inner: bool = False) -> Event:
     """Return a row event; one of a compressed transaction has the positions of the outer one."""
     return Event(30, 0, 1, 0, "b.000001", 100, 999 if inner else 100 + size + 23, b"x" * 5, 0, size, inner)
