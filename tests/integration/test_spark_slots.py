@@ -11,7 +11,6 @@ from pipelinelib.submit import JVM, spark_home, submit_env
 SCRIPT = """
 from pyspark import SparkContext
 from airflow_provider_mysql_cdc.spark.spark_tasks import SparkRunner
-from pipelinelib.stand_ins import ThreadRunner
 
 def index(i, arguments):
     return i + arguments["more"]

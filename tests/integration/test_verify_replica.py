@@ -80,6 +80,11 @@ def pipeline(properties: dict[str, str], source: PrivateServer, replica: Private
 def catch_up(source: Any, replica: Any) -> None:
     (wanted,) = rows(source, "SELECT @@gtid_executed")[0]
     wait_for_gtids(replica, wanted)
+    # A channel that has begun names its source only when it is connected.
+    deadline = time.monotonic() + 60
+    while not rows(replica, "SELECT SOURCE_UUID FROM performance_schema.replication_connection_status")[0][0]:
+        assert time.monotonic() < deadline, "the replica does not connect"
+        time.sleep(0.05)
 
 
 def write(server: PrivateServer, stop: threading.Event) -> None:
