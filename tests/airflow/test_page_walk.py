@@ -39,6 +39,7 @@ PAGE = pipeline_url("mysql_cdc_default")
 
 @pytest.fixture
 def site(metadata_db: Any) -> Iterator[Site]:
+    forget_dags()  # those of other files in this worker
     with open_site(1180, 760) as opened:
         opened.log_in("bob", "USER")
         yield opened
