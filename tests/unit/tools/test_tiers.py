@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from kit import tiers
+
+ROOT = Path(__file__).resolve().parents[3]
+MARK = "exhaustive(but="
 
 
 class FakeItem:
@@ -48,3 +57,22 @@ def test_two_days_have_all_kill_points_of_each_function(cases: int) -> None:
 def test_a_single_kill_point_is_tried_each_day() -> None:
     items = [FakeItem("a::x", "kill_points")]
     assert _out(items, 0) == _out(items, 1) == []
+
+
+def test_a_case_of_each_function_stays_in_the_fast_tier_where_its_mark_says_so() -> None:
+    """A regular expression that no id has any more would leave a mechanism to the whole run without a word."""
+    named = [
+        f"{path.relative_to(ROOT)}::{function.name}"
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        # Without a kernel the tests about it are not collected.
+        if MARK in (text := path.read_text(encoding="utf-8")) and "mark.native" not in text and path != Path(__file__)
+        for function in ast.walk(ast.parse(text))
+        if isinstance(function, ast.FunctionDef) and MARK in "".join(map(ast.unparse, function.decorator_list))
+    ]
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"]
+    environment = {name: value for name, value in os.environ.items() if name != "MYSQL_CDC_ALL" and "XDIST" not in name}
+    files = sorted({node.partition("::")[0] for node in named})
+    done = subprocess.run([*command, *files], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    stay = {line.partition("[")[0].partition("@")[0] for line in done.stdout.splitlines()}
+    assert len(named) > 100, "the marks are looked for in another form"
+    assert [node for node in named if node not in stay] == [], done.stdout[-500:] + done.stderr[-500:]
