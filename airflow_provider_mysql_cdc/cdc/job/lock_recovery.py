@@ -18,15 +18,17 @@ _SAME_START_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ServerStart:
-    """Identify a server process.
+    """Identify a server process by a connection to it.
 
     Args:
         uuid: The server's uuid.
         started_s: When it was started, by the clock of ``time.monotonic``.
+        connection_id: The connection's id; a process counts its connections upwards, from its start on.
     """
 
     uuid: str
     started_s: float
+    connection_id: int
 
     def was_restarted(self, now: ServerStart) -> bool:
         """Return whether a server that answers later is this one, started again.
@@ -34,7 +36,8 @@ class ServerStart:
         Args:
             now: The server that answers.
         """
-        return now.uuid == self.uuid and now.started_s > self.started_s + _SAME_START_S
+        started_later = now.started_s > self.started_s + _SAME_START_S
+        return now.uuid == self.uuid and (started_later or now.connection_id <= self.connection_id)
 
 
 def server_start(conn: Any) -> ServerStart:
@@ -47,7 +50,8 @@ def server_start(conn: Any) -> ServerStart:
         SourceError: The server refuses or does not answer.
     """
     uptime_s = float(fetch_all(conn, "SHOW GLOBAL STATUS LIKE 'Uptime'")[0][1])
-    return ServerStart(answering_server(conn), time.monotonic() - uptime_s)
+    connection_id = int(fetch_all(conn, "SELECT CONNECTION_ID()")[0][0])
+    return ServerStart(answering_server(conn), time.monotonic() - uptime_s, connection_id)
 
 
 @dataclass(slots=True)

@@ -68,7 +68,7 @@ def _take(conn: Any, prefix: str, owner: str, opened: _Opened) -> None:
     """Take the owner's lock; the server may not know yet that a connection which took it before has broken."""
     name, now = owner_lock_name(prefix, owner), server_start(conn)
     # Known before the lock is asked for: the connection may break while the server grants it.
-    opened[int(fetch_all(conn, "SELECT CONNECTION_ID()")[0][0])] = now
+    opened[now.connection_id] = now
     acquired, holder = fetch_all(conn, "SELECT GET_LOCK(%s, 0), IS_USED_LOCK(%s)", (name, name))[0]
     if acquired != 1 and holder in opened and not opened[holder].was_restarted(now):
         end_connection(conn, holder)

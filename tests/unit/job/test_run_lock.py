@@ -14,6 +14,7 @@ from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job.lock_recovery import ServerStart
 from airflow_provider_mysql_cdc.cdc.job.run_lock import RunLock, acquire
 
 
@@ -252,3 +253,14 @@ def test_a_later_try_ends_a_driver_of_its_own_run_that_compares_and_that_one_fin
     run(monkeypatch, server, compare, 60.0)
     assert killed(later[0]) == [1]
     assert set(server.holders.values()) == {2} and len(server.holders) == 2, "a run frees only its own locks"
+
+
+def test_a_server_that_has_restarted_is_known_by_its_start_and_by_the_ids_of_its_connections() -> None:
+    held_on = ServerStart("a", 100.0, 40)
+    same, later, soon_again, other = (
+        ServerStart("a", 101.0, 41),
+        ServerStart("a", 103.0, 41),
+        ServerStart("a", 101.0, 8),
+        ServerStart("b", 103.0, 8),
+    )
+    assert [held_on.was_restarted(now) for now in (same, later, soon_again, other)] == [False, True, True, False]
