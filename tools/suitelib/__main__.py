@@ -39,14 +39,14 @@ class Part:
 # a dozen servers. Jobs of the last two parts decode in Python, so that a run means the same where there is no kernel.
 _PYTHON = {"MYSQL_CDC_NATIVE": "off"}
 _SERVERS = ("--dist", "loadgroup", "--no-loadscope-reorder")
-_WORKERS = os.environ.get("TEST_WORKERS", "4")
+_WORKERS = os.environ.get("TEST_WORKERS", "5")
 QUICK = Part("quick", ("-n", os.environ.get("TEST_QUICK_WORKERS", "2"), "tests/unit", "tests/golden", "tests/property"))
 NATIVE = Part(
     "native",
     ("-n", "2", *_SERVERS, "-m", "native and not quick", "tests/integration", "tests/fault", "tests/airflow"),
 )
 SERVERS = Part("servers", ("-n", _WORKERS, *_SERVERS, "tests/integration", "tests/fault"), _PYTHON)
-AIRFLOW = Part("airflow", ("-n", "2", *_SERVERS, "tests/airflow"), _PYTHON)
+AIRFLOW = Part("airflow", ("-n", "3", *_SERVERS, "tests/airflow"), _PYTHON)
 
 
 @dataclass(frozen=True, slots=True)
