@@ -30,6 +30,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock, stream_blocks
 from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
+from airflow_provider_mysql_cdc.cdc.verify.checksum_function import sums_sql
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords, WrittenRow
 from airflow_provider_mysql_cdc.cdc.verify.sql_literals import escapes_as_in_sql
 from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import sql_texts
@@ -409,3 +410,37 @@ def test_a_text_longer_than_a_packet_is_not_that_of_null(sql_type: str, root: An
     texts = sql_texts(config(), table_of(root, database, "t"))
     assert texts is not None
     assert rows(root, f"SELECT {texts.after} FROM `{database}`.t ORDER BY id") == [('{"id":1,"v":null}',), (None,)]
+
+
+def test_the_first_and_the_last_values_of_each_mode_and_those_beside_them(root: Any, database: str) -> None:
+    """Beyond BIGINT the server ends a statement (error 1690), also where only a part of the expression is."""
+    moments = (
+        *("1677-09-21 00:12:43", "1677-09-21 00:12:43.145224", "1677-09-21 00:12:43.145225", "1677-09-21 00:12:43.2"),
+        *("1677-09-21 00:12:43.999999", "1677-09-21 00:12:44", "2262-04-11 23:47:16", "2262-04-11 23:47:16.854775"),
+        *("2262-04-11 23:47:16.854776", "2262-04-11 23:47:17", "0000-00-00", "0001-01-01", "0099-12-31 23:59:59.9"),
+        *("0100-01-01", "1969-12-31 23:59:59.999999", "1970-01-01", "9999-12-31 23:59:59.999999"),
+    )
+    times = ("-838:59:59", "838:59:59", "-00:00:00.000001", "00:00:00", "23:59:59.999999", "24:00:00", "24:00:00.000001")
+    numbers = ("0", "1", "9223372036854775807", "9223372036854775808", "18446744073709551615")
+    columns = ", ".join(f"d{n} DATETIME({n}), e{n} DATETIME({n}) NOT NULL" for n in (0, 3, 6))
+    lines = []
+    for row in range(len(moments)):
+        moment, time, number = f"'{moments[row]}'", times[row % len(times)], numbers[row % len(numbers)]
+        lines.append(f"({row}, {', '.join([moment] * 6)}, '{time}', '{time}', {number}, {number})")
+    execute(
+        root,
+        LAX,
+        f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, {columns}, t TIME(6), s TIME(6) NOT NULL, "
+        "b BIGINT UNSIGNED, z BIGINT UNSIGNED ZEROFILL)",
+        f"INSERT INTO `{database}`.t VALUES {', '.join(lines)}",
+    )
+    prepare_session(root, "test")
+    table = table_of(root, database, "t")
+    for mode in ("adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"):
+        for more in ({}, {"enable.time.adjuster": "false"}, {"bigint.unsigned.handling.mode": "precise"}):
+            properties = {"time.precision.mode": mode, **more}
+            unwritten, compared = compare(root, properties, table)
+            assert not unwritten and compared >= 3, (properties, compared)
+            texts = sql_texts(config(properties), table)
+            assert texts is not None
+            assert sum(row[1] for row in rows(root, sums_sql(table.id, texts, 2, "TRUE"))) == len(moments), properties

@@ -334,7 +334,9 @@ def _datetime(request: SqlRequest) -> SqlValue:
     unit = datetime_unit(mode, digits)
 
     def text(date: str) -> str:
-        return f"(TO_SECONDS({date}) - {_EPOCH_SECOND}) * {unit}{_fraction(date, digits, unit)}"
+        # The whole nanoseconds of the first second are beyond BIGINT (error 1690), before the fraction is added.
+        seconds = f"CAST(TO_SECONDS({date}) AS DECIMAL(20))" if unit == _NANOS else f"TO_SECONDS({date})"
+        return f"({seconds} - {_EPOCH_SECOND}) * {unit}{_fraction(date, digits, unit)}"
 
     within, beyond = "", ""
     if unit == _NANOS:
