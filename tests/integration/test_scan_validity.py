@@ -175,6 +175,19 @@ def test_an_offset_moved_by_hand_lets_scans_start_again(
     pipeline.drain()
     assert states(pipeline) == ["done"]
     assert said(pipeline, pipeline.table_topic("t")) == dict(rows(root, f"SELECT id, v FROM `{database}`.t"))
+    # Also one that is read to the end, of which nobody was told yet.
+    ask_for(pipeline, ["t"], "s2")
+    places.die("incremental.before_books")
+    with pytest.raises((faults.FaultRaised, CdcError)):
+        pipeline.drain()
+    assert not places.left and not books(pipeline).with_advanced_cursors().active_scans
+    execute(root, f"UPDATE `{database}`.t SET v = 7 WHERE id % 10 = 0")
+    reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to="current")
+    assert "the ad-hoc snapshots of 1 table(s) start again from the beginning" in pipeline.lines
+    assert states(pipeline) == ["done", "waiting"]
+    pipeline.drain()
+    assert states(pipeline) == ["done", "done"]
+    assert said(pipeline, pipeline.table_topic("t")) == dict(rows(root, f"SELECT id, v FROM `{database}`.t"))
 
 
 @pytest.mark.req("INC-20")

@@ -101,7 +101,8 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
                 [*topic_tombstones, *(schema_id_record(cfg.ledger_topic, name, None) for name in ledger.schemas)]
             )
             if to != STORED and (incremental := read_incremental_state(ledger)).active_scans:
-                job.put_all(state_changes(incremental, restart_scans(incremental.with_advanced_cursors(), offset)))
+                # Also those that are read to the end, which nobody was told yet.
+                job.put_all(state_changes(incremental, restart_scans(incremental, offset)))
                 log(f"the ad-hoc snapshots of {len(incremental.active_scans)} table(s) start again from the beginning")
         result = reconcile(stored, ledger, at_ms=now_ms)
         store.save(result.state, stored)
