@@ -9,6 +9,7 @@ import pytest
 from kit.incremental_rig import FLAT, ask_for, books
 from kit.signals import send
 from kit.sql import execute
+from kit.window_rig import Places
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RecordTooLargeError, ValueDecodeError
@@ -42,6 +43,27 @@ def failing(properties: dict[str, str], root: Any, database: str, *, large: bool
     assert f"{database}.t" in error.where and not error.can_retry
     assert ('key {"id":21}' if large else "key id=21") in error.where
     return pipeline, error
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_a_row_that_an_event_without_a_record_has_mended_is_read_again(
+    properties: dict[str, str], root: Any, database: str, monkeypatch: pytest.MonkeyPatch, other: bool
+) -> None:
+    """The window's view shows it as it was; one that is not mended does not keep the table from being read."""
+    table = f"`{database}`.t"
+    execute(root, f"CREATE TABLE {table} (id INT PRIMARY KEY, v TIME NOT NULL)")
+    execute(root, f"INSERT INTO {table} VALUES (1, '01:00:00'), (2, {UNDECODABLE}), (3, {UNDECODABLE})")
+    pipeline = Pipeline(properties | COMMON | {"event.processing.failure.handling.mode": "skip"}, slots=1)
+    pipeline.snapshot()
+    ask_for(pipeline, ["t"])
+    places = Places(monkeypatch)
+    statement = f"INSERT INTO {table} VALUES (4, {UNDECODABLE})" if other else f"UPDATE {table} SET v = 0 WHERE id = 2"
+    places.at("incremental.view_open", lambda: execute(root, statement))
+    pipeline.drain()
+    assert not places.left and not books(pipeline).active_scans
+    assert events(pipeline) == {(1, "r")} | (set() if other else {(2, "r")})
+    waited = [line for line in pipeline.lines if "could not be written either" in line]
+    assert len(waited) == (0 if other else 1), waited
 
 
 def events(pipeline: Pipeline) -> set[tuple[int, str]]:

@@ -11,7 +11,8 @@ either.
 A change of which the stream has no record does not count: its operation is skipped (``skipped.operations``), or a value
 cannot be written (``event.processing.failure.handling.mode``). The row is read, unless a record of another change of it
 was written: the view may be older than that one. Where such a change moves a row to another key, two views, one before
-and one after it, may both lack the row, so its table is read in a later window.
+and one after it, may both lack the row, so its table is read in a later window. So is a key range with rows that cannot
+be written, if such a change was of one of its rows: it may have mended the row after the view was opened.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ class WindowKeys:
     unreadable: dict[TableId, str] = field(default_factory=dict)
     skipped_ops: frozenset[str] = frozenset()
     unwritten: UnwrittenRows = field(default_factory=UnwrittenRows)
+    _unwritten_keys: dict[TableId, Set[bytes]] = field(default_factory=dict)
     _watermark_passed: bool = False
     _restarted: bool = False
     _last_rows: tuple[TableId, list[RowRecord]] | None = None
@@ -214,6 +216,7 @@ class WindowKeys:
         for table in unwritten.tables:
             self.unreadable.setdefault(table, _UNWRITTEN)
         for table, changes in unwritten.keys.items():
+            self._unwritten_keys[table] = changes.keys()
             if self._restarted:
                 self.unreadable.setdefault(table, _UNWRITTEN)
             keys = self.keys.get(table, {})
@@ -228,6 +231,14 @@ class WindowKeys:
             table: Their table.
         """
         return self.keys.get(table, {}).keys()
+
+    def unwritten_keys_of(self, table: TableId) -> Set[bytes]:
+        """Return the keys of rows with changes of which the stream has no record.
+
+        Args:
+            table: Their table.
+        """
+        return self._unwritten_keys.get(table, frozenset())
 
     def on_statement(
         self, changes: Iterable[TableChange], event: Event, moved_row_tables: Iterable[TableId] = ()

@@ -58,6 +58,10 @@ from airflow_provider_mysql_cdc.cdc.snapshot.select import override_sql, rows_sq
 
 UNKNOWN_NAME_ERRORS = (1054, 1146)
 """ER_BAD_FIELD_ERROR, ER_NO_SUCH_TABLE."""
+_MENDED = (
+    "rows of it cannot be written as its view shows them, and one was changed since then by an event that could not be "
+    "written either"
+)
 FAULT_POINTS = RangeFaultPoints("incremental.stretch_read", "incremental.before_commit", "incremental.after_commit")
 
 
@@ -124,6 +128,7 @@ class KeyRangeReader:
     avro_formats: RecordFormats | None = None
     writer: RangeWriter = field(init=False)
     _compiled_tables: dict[TableId, _CompiledTable] = field(default_factory=dict)
+    _may_be_mended: bool = False
 
     def __post_init__(self) -> None:
         headers = table_options.headers(self.cfg, self.run_id)
@@ -177,7 +182,7 @@ class KeyRangeReader:
             position=self._position,
             id_prefix=f"{options.kind}/{self.plan.epoch}/{key_range.scan_number}",
             row_id_prefix=f"{options.kind} snapshot of {key_range.table}, stretch {key_range.number}",
-            ledger_record=lambda written: (done_range_key(key_range), _done_range(key_range, written).to_json()),
+            ledger_record=lambda written: self._ledger_record(key_range, written),
             timeout_error=_timeout_error,
             report_progress=lambda _: None,
             read_errors=lambda: _unreadable_range(options.condition),
@@ -186,15 +191,31 @@ class KeyRangeReader:
             stoppable_kind=options.kind,
         )
 
+    def _ledger_record(self, key_range: KeyRange, written: RowCounts) -> tuple[str, dict[str, Any]]:
+        """Return the record that the rows of a key range are committed with.
+
+        Raises:
+            RangeUnreadable: One of the rows that cannot be written may have been mended since the view.
+        """
+        if written.unreadable and self._may_be_mended:
+            self.sink.abort()
+            raise RangeUnreadable(_MENDED)
+        return done_range_key(key_range), _done_range(key_range, written).to_json()
+
     def _position(self) -> ViewPosition:
         return ViewPosition(self.plan.end, time.time_ns() // 1_000_000, self.last_transaction, self.commit_ts)
 
     def _unchanged_rows(self, compiled: _CompiledTable) -> Callable[[Iterable[RowBlock]], Iterable[RowBlock]]:
         """Return the filter of rows that an event after the low watermark changed."""
-        touched, key_reader = self.touched.keys_of(compiled.table.id), compiled.key_reader
-        if not touched or key_reader is None:
+        self._may_be_mended = False
+        table, key_reader = compiled.table.id, compiled.key_reader
+        touched, unwritten = self.touched.keys_of(table), self.touched.unwritten_keys_of(table)
+        if not (touched or unwritten) or key_reader is None:
             return all_rows
-        return lambda blocks: untouched_rows(blocks, key_reader, touched)
+        return lambda blocks: untouched_rows(blocks, key_reader, touched, unwritten, self._note_unwritten)
+
+    def _note_unwritten(self) -> None:
+        self._may_be_mended = True
 
     def _compiled_table(self, key_range: KeyRange, options: RangeReadOptions) -> _CompiledTable:
         """Return the decoders of a table.

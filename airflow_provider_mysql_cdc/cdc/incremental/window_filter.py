@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.native_keys import native_key_reader
@@ -44,16 +44,26 @@ class RowKeyReader:
         return keys
 
 
-def untouched_rows(blocks: Iterable[RowBlock], key_reader: RowKeyReader, touched: Set[bytes]) -> Iterator[RowBlock]:
+def untouched_rows(
+    blocks: Iterable[RowBlock],
+    key_reader: RowKeyReader,
+    touched: Set[bytes],
+    unwritten: Set[bytes] = frozenset(),
+    on_unwritten: Callable[[], None] = lambda: None,
+) -> Iterator[RowBlock]:
     """Yield the rows whose keys are in no event.
 
     Args:
         blocks: The rows.
         key_reader: Reads their keys.
         touched: The keys of events.
+        unwritten: The keys of changes of which the stream has no record.
+        on_unwritten: Called where a row has one of these.
     """
     for block in blocks:
         row_keys = key_reader.keys_of(block)
+        if not unwritten.isdisjoint(row_keys):
+            on_unwritten()
         remaining = block if touched.isdisjoint(row_keys) else _without_touched(block, row_keys, touched)
         if remaining.rows:
             yield remaining

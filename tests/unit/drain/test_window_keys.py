@@ -139,6 +139,7 @@ def test_changes_without_a_record_do_not_count_in_any_task(writers: int) -> None
     for task in tasks:
         task.exclude_unwritten(total)
         assert (task.keys_of(A), task.unreadable) == ({b"2", b"3"}, {})
+        assert (task.unwritten_keys_of(A), task.unwritten_keys_of(B)) == ({b"1", b"2"}, set())
 
 
 def test_rows_before_the_watermark_and_of_other_tables_are_not_reported() -> None:
