@@ -159,6 +159,12 @@ class Column:
     declared_charset: str = ""
 
     @property
+    def has_known_default(self) -> bool:
+        """Whether its definition says the value of the rows that are there when it is added: a literal, or NULL."""
+        computed = self.generated or self.auto_increment or self.default_is_expression
+        return not computed and (self.default is not None or self.nullable)
+
+    @property
     def mysql_type(self) -> MySqlType:
         """Return the row of its type."""
         return mysql_type(self.type_name)

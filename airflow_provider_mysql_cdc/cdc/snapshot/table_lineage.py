@@ -16,18 +16,22 @@ from airflow_provider_mysql_cdc.cdc.ddl.classify import full_name
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import NameParts
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import Token
 from airflow_provider_mysql_cdc.cdc.ddl.parse import StatementText, is_ddl, parse_statement, split_statements
-from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
+from airflow_provider_mysql_cdc.cdc.ddl.resolve import resolve_columns
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset
 from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     AddColumn,
     AddKey,
     AlterAction,
     AlterTable,
+    ChangeColumn,
+    ColumnSpec,
     CreateTable,
     DatabaseStatement,
     DdlKeyKind,
     DropKey,
     DropTables,
     ParsedStatement,
+    RenameColumn,
     RenameKey,
     RenameTables,
     RenameTo,
@@ -38,8 +42,11 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     UseDatabase,
 )
 from airflow_provider_mysql_cdc.cdc.ddl.temporary import is_temporary
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, folded_name
 
+_ANY_CHARSET = DefaultCharset("utf8mb4", "utf8mb4_0900_ai_ci")
+"""Stands for the table's own: only whether a column has a default is looked at."""
 EffectKind = Literal["create", "drop", "truncate", "rename", "rows", "partition rows", "structure", "drop database"]
 
 
@@ -108,7 +115,7 @@ def _table_effects(statement: ParsedStatement | None, part: StatementText, conte
         row_effects.append(Effect("rows", table))
     elif _removes_partitions(part[1]):
         row_effects.append(Effect("partition rows", table))
-    if any(not _keeps_values(action) for action in statement.actions):
+    if any(not _keeps_values(action, context) for action in statement.actions):
         row_effects.append(Effect("structure", table))
     return [
         *row_effects,
@@ -125,19 +132,61 @@ def _removes_partitions(tokens: Sequence[Token]) -> bool:
 _NEUTRAL_ACTIONS = (SetDefault, SetVisible, RenameKey, RenameTo, SetOptions)
 
 
-def _keeps_values(action: AlterAction) -> bool:
+def _keeps_values(action: AlterAction, context: DdlContext) -> bool:
     """Return whether an action leaves the values and the primary key of a table's rows as they are.
 
     Source: MySQL manual, "ALTER TABLE Statement". A column that is added at the end is in no event and no row that was
-    read before it; a consumer knows from the schema change that these rows have its default.
+    read before it. Where it has a literal or NULL as default, a consumer knows its value in these rows from the schema
+    change. All others are computed for each row, and no event tells them: AUTO_INCREMENT, CURRENT_TIMESTAMP and other
+    expressions, generated columns, and what NOT NULL without a default is filled with.
     """
     if isinstance(action, AddColumn):
-        return action.position is None
+        return action.position is None and _has_known_default(action.spec, context)
     if isinstance(action, AddKey):
         return action.key.kind is not DdlKeyKind.PRIMARY
     if isinstance(action, DropKey):
         return action.name.upper() != "PRIMARY"
     return isinstance(action, _NEUTRAL_ACTIONS)
+
+
+def _has_known_default(spec: ColumnSpec, context: DdlContext) -> bool:
+    try:
+        (column,) = resolve_columns([spec], _ANY_CHARSET, context)
+    except DdlParseError:  # its default may be no literal of this character set
+        return False
+    return column.has_known_default
+
+
+def column_renames(sql: str, context: DdlContext, table: TableId) -> tuple[tuple[str, str], ...]:
+    """Return new and former names of the columns of one table that a statement renames.
+
+    Args:
+        sql: Statement text.
+        context: Its session settings.
+        table: The table, as it is called before or after the statement.
+
+    Raises:
+        DdlParseError: The statement is DDL and cannot be parsed.
+    """
+    renames: list[tuple[str, str]] = []
+    for part in split_statements(sql, context.sql_mode):
+        statement = parse_statement(sql, part[1], context.sql_mode)
+        if isinstance(statement, UseDatabase):
+            context = replace(context, default_db=statement.name)
+        elif isinstance(statement, AlterTable):
+            names = {full_name(n, context) for n in _names_of(statement)}
+            renames += [pair for a in statement.actions if (pair := _rename(a)) is not None and table in names]
+    return tuple(renames)
+
+
+def _names_of(statement: AlterTable) -> list[NameParts]:
+    return [statement.name, *(a.name for a in statement.actions if isinstance(a, RenameTo))]
+
+
+def _rename(action: AlterAction) -> tuple[str, str] | None:
+    if isinstance(action, RenameColumn):
+        return action.new, action.old
+    return (action.spec.name, action.old) if isinstance(action, ChangeColumn) else None
 
 
 def names_after(names: frozenset[TableId], effects: Iterable[Effect]) -> frozenset[TableId]:

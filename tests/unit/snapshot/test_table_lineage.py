@@ -66,6 +66,11 @@ KEEPS_VALUES = """
 ADD x INT
 ADD COLUMN x INT NOT NULL DEFAULT 5
 ADD (x INT, y INT)
+ADD x VARCHAR(9) NOT NULL DEFAULT ''
+ADD x TIMESTAMP NULL
+ADD x DATETIME DEFAULT '2020-01-01'
+ADD x ENUM('a', 'b') DEFAULT 'a' UNIQUE
+ADD x JSON
 ADD `discard` INT
 ADD INDEX i (n)
 ADD UNIQUE (n)
@@ -96,6 +101,18 @@ TRUNCATE PARTITION p
 REORGANIZE PARTITION p INTO (PARTITION q VALUES LESS THAN (5))
 """
 CHANGES_VALUES = """
+ADD x BIGINT AUTO_INCREMENT UNIQUE
+ADD x SERIAL
+ADD (y INT, x INT UNSIGNED NOT NULL SERIAL DEFAULT VALUE)
+ADD x DATETIME DEFAULT CURRENT_TIMESTAMP
+ADD x TIMESTAMP(3) NULL DEFAULT NOW(3) ON UPDATE NOW(3)
+ADD x VARCHAR(36) DEFAULT (UUID())
+ADD x INT DEFAULT (1)
+ADD x INT AS (n + 1) STORED
+ADD x INT GENERATED ALWAYS AS (n + 1) VIRTUAL
+ADD x INT NOT NULL
+ADD x DATE NOT NULL COMMENT 'c'
+ADD x INT PRIMARY KEY
 ADD x INT FIRST
 ADD x INT AFTER n
 ADD COLUMN x INT, ADD COLUMN y INT AFTER n
@@ -127,6 +144,14 @@ def test_what_changes_values_without_row_events(action: str, changes: bool) -> N
     """A statement that is missing in the list of harmless ones lets a scan begin anew, never the other way round."""
     found = [kind for kind, _ in kinds(f"ALTER TABLE a {action}")]
     assert ("structure" in found) is changes
+
+
+def test_a_timestamp_that_is_filled_by_itself_is_told_by_no_event() -> None:
+    """explicit_defaults_for_timestamp=OFF makes it NOT NULL."""
+    for explicit in (True, False):
+        context = DdlContext(default_db="d", explicit_defaults_for_timestamp=explicit)
+        found = statement_effects("ALTER TABLE a ADD x TIMESTAMP", context)
+        assert [effect.kind for effect in found] == ([] if explicit else ["structure"]), explicit
 
 
 @pytest.mark.parametrize("sql", ["CREATE INDEX i ON a (n)", "DROP INDEX i ON a", "CREATE UNIQUE INDEX i ON a (n)"])
