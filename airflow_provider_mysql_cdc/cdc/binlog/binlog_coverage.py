@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all, fetch_dicts
+from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_all, fetch_dicts
+from airflow_provider_mysql_cdc.cdc.binlog.filter_lists import EITHER, YES, FilterLists
+from airflow_provider_mysql_cdc.cdc.binlog.logged_databases import logged_databases
 from airflow_provider_mysql_cdc.cdc.binlog.position import binlog_status
 from airflow_provider_mysql_cdc.cdc.errors import SourceError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -29,7 +31,7 @@ class ReplicaChannel:
         source: ``host:port`` of the other server.
         applies: Whether changes are applied at present.
         delay_s: Seconds by which they are delayed on purpose.
-        filters: Filters that leave changes out, as ``option=value``.
+        lists: Filters that leave changes out.
         source_uuid: server_uuid of the other server; empty before the first connection to it.
     """
 
@@ -37,7 +39,7 @@ class ReplicaChannel:
     source: str
     applies: bool
     delay_s: int = 0
-    filters: tuple[str, ...] = ()
+    lists: FilterLists = field(default_factory=FilterLists)
     source_uuid: str = ""
 
     def __str__(self) -> str:
@@ -49,63 +51,90 @@ class BinlogCoverage:
     """Hold what the binlog of a server does not contain.
 
     Args:
-        do_db: The only databases that are written to it, where ``binlog_do_db`` is set.
-        ignore_db: Databases that are not (``binlog_ignore_db``).
+        lists: ``binlog_do_db`` and ``binlog_ignore_db``.
         left_out: Captured tables whose rows these options leave out.
+        doubtful: Captured tables of which it cannot be told.
         channels: The server's replication channels; empty for one that is no replica.
     """
 
-    do_db: frozenset[str] = frozenset()
-    ignore_db: frozenset[str] = frozenset()
+    lists: FilterLists = field(default_factory=FilterLists)
     left_out: tuple[TableId, ...] = ()
+    doubtful: tuple[TableId, ...] = ()
     channels: tuple[ReplicaChannel, ...] = ()
 
     def options(self) -> str:
         """Return the options that leave databases out, as in the server's configuration."""
-        named = {"binlog_do_db": self.do_db, "binlog_ignore_db": self.ignore_db}
-        return " and ".join(f"{name}={','.join(sorted(names))}" for name, names in named.items() if names)
+        return self.lists.shown("binlog")
 
 
-def read_coverage(conn: Any, captures: Callable[[TableId], bool]) -> BinlogCoverage:
+def read_coverage(conn: Any, settings: ConnectionSettings, captures: Callable[[TableId], bool]) -> BinlogCoverage:
     """Ask a server what it leaves out of its binlog.
 
     Args:
-        conn: An open connection (REPLICATION CLIENT).
+        conn: An open connection (REPLICATION CLIENT, and REPLICATION SLAVE where the options can be read in two ways).
+        settings: How to reach the same server.
         captures: Whether a table is captured.
 
     Raises:
         SourceError: The server cannot be asked.
     """
+    lists = read_binlog_lists(conn)
+    tables: list[TableId] = []
+    if lists.texts:
+        tables = [table for row in fetch_all(conn, _TABLES) if captures(table := TableId(*map(str, row)))]
+    left_out, doubtful = databases_left_out(conn, settings, lists, {table.db for table in tables})
+    return BinlogCoverage(
+        lists,
+        tuple(table for table in tables if table.db in left_out),
+        tuple(table for table in tables if table.db in doubtful),
+        tuple(replica_channels(conn)),
+    )
+
+
+def read_binlog_lists(conn: Any) -> FilterLists:
+    """Return the options by which a server leaves databases out of its binlog.
+
+    Args:
+        conn: An open connection (REPLICATION CLIENT).
+
+    Raises:
+        SourceError: The server cannot be asked.
+    """
     status = (binlog_status(conn) or [{}])[0]
-    do_db, ignore_db = database_names(status.get("Binlog_Do_DB")), database_names(status.get("Binlog_Ignore_DB"))
-    left_out: tuple[TableId, ...] = ()
-    if do_db or ignore_db:
-        tables = (TableId(str(db), str(table)) for db, table in fetch_all(conn, _TABLES))
-        left_out = tuple(t for t in tables if is_left_out(t.db, do_db, ignore_db) and captures(t))
-    return BinlogCoverage(do_db, ignore_db, left_out, tuple(replica_channels(conn)))
+    options = [(name, str(status.get(name) or "")) for name in ("Binlog_Do_DB", "Binlog_Ignore_DB")]
+    return FilterLists.of(options, ignores_case=any(text for _, text in options) and ignores_case(conn))
 
 
-def database_names(text: object) -> frozenset[str]:
-    """Return the databases of a column of ``SHOW BINARY LOG STATUS``.
+def ignores_case(conn: Any) -> bool:
+    """Return whether a server compares the names of tables without case.
 
     Args:
-        text: Names with commas between them.
+        conn: An open connection.
     """
-    return frozenset(name for name in str(text or "").split(",") if name)
+    return int(fetch_all(conn, "SELECT @@lower_case_table_names")[0][0]) > 0
 
 
-def is_left_out(database: str, do_db: frozenset[str], ignore_db: frozenset[str]) -> bool:
-    """Return whether the rows of a database are not written to the binlog.
+def databases_left_out(
+    conn: Any, settings: ConnectionSettings, lists: FilterLists, databases: Iterable[str]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Return those of some databases whose rows are not logged, and those of which it cannot be told.
 
-    With row events the database of the table counts; ``binlog_ignore_db`` is not looked at where ``binlog_do_db`` is
-    set (MySQL manual, "Evaluation of Database-Level Replication and Binary Logging Options").
+    Where the options can be read in two ways, rows in the binlog tell.
 
     Args:
-        database: Its name.
-        do_db: Databases of ``binlog_do_db``.
-        ignore_db: Databases of ``binlog_ignore_db``.
+        conn: An open connection.
+        settings: How to reach the same server.
+        lists: The server's options.
+        databases: The databases.
+
+    Raises:
+        SourceError: The binlog cannot be read.
     """
-    return database not in do_db if do_db else database in ignore_db
+    answers = {database: lists.leaves_out_database(database) for database in databases}
+    doubtful = frozenset(database for database, answer in answers.items() if answer == EITHER)
+    if doubtful:
+        doubtful -= logged_databases(conn, settings, doubtful)
+    return frozenset(database for database, answer in answers.items() if answer == YES), doubtful
 
 
 def replica_channels(conn: Any) -> Iterator[ReplicaChannel]:
@@ -117,14 +146,16 @@ def replica_channels(conn: Any) -> Iterator[ReplicaChannel]:
     Raises:
         SourceError: The server cannot be asked.
     """
-    for row in _replica_status(conn):
+    status = _replica_status(conn)
+    folds = bool(status) and ignores_case(conn)
+    for row in status:
         values = {_current_name(name): value for name, value in row.items()}
         yield ReplicaChannel(
             str(values.get("Channel_Name") or ""),
             f"{values.get('Source_Host')}:{values.get('Source_Port')}",
             str(values.get("Replica_SQL_Running")) == "Yes",
             int(values.get("SQL_Delay") or 0),
-            tuple(f"{name}={values[name]}" for name in _FILTERS if values.get(name)),
+            FilterLists.of(((name, str(values.get(name) or "")) for name in _FILTERS), ignores_case=folds),
             str(values.get("Source_UUID") or ""),
         )
 

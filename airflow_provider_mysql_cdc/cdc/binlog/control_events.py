@@ -52,10 +52,12 @@ class FileFormat(NamedTuple):
     Args:
         checksum_length: Bytes of checksum that end each of its events.
         server_version: Version of the server that wrote it.
+        begun_by_start: Whether it is the first one since the server's start, or since its binary logs were reset.
     """
 
     checksum_length: int
     server_version: str
+    begun_by_start: bool
 
 
 @event_parser("a FORMAT_DESCRIPTION event")
@@ -74,7 +76,7 @@ def parse_format_description(event: Event) -> FileFormat:
         raise IndexError(f"it has {event.end - body} bytes")
     # One length for each event type follows the fixed part; then the algorithm and a checksum.
     post_header_lengths = buf[body + _FORMAT_DESCRIPTION_LENGTH : event.end - c.CHECKSUM_LENGTH - 1]
-    version, server_version, _, header_length = _FORMAT_DESCRIPTION(buf, body)
+    version, server_version, start_time, header_length = _FORMAT_DESCRIPTION(buf, body)
     if version != 4 or header_length != HEADER_LENGTH:
         raise _format_error(event, server_version, f"binlog version {version} with headers of {header_length} bytes")
     for kind, length in _POST_HEADER_LENGTHS.items():
@@ -86,12 +88,12 @@ def parse_format_description(event: Event) -> FileFormat:
     algorithm = buf[event.end - c.CHECKSUM_LENGTH - 1]
     version_text = server_version.rstrip(bytes(1)).decode("utf-8", "replace")
     if algorithm == c.CHECKSUM_OFF:
-        return FileFormat(0, version_text)
+        return FileFormat(0, version_text, start_time != 0)
     if algorithm != c.CHECKSUM_CRC32:
         raise _format_error(event, server_version, f"checksum algorithm {algorithm}")
     if not checksum_matches(event) and not _matches_without_in_use(event):
         raise checksum_error(event.file, event.start_pos, event.type)
-    return FileFormat(c.CHECKSUM_LENGTH, version_text)
+    return FileFormat(c.CHECKSUM_LENGTH, version_text, start_time != 0)
 
 
 def _matches_without_in_use(event: Event) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import is_replica_updates_logged
+from airflow_provider_mysql_cdc.cdc.binlog.logged_databases import SEARCHED_MB
 from airflow_provider_mysql_cdc.cdc.binlog.server_facts import RunRequirements, ServerFacts, error_finding
 from airflow_provider_mysql_cdc.cdc.errors import SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.finding import WARNING, Finding
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 _MAX_TABLES_NAMED = 10
 _VERIFY = "verify and repair the tables (mysql_cdc_verify) if rows changed meanwhile"
@@ -16,27 +18,53 @@ _VERIFY = "verify and repair the tables (mysql_cdc_verify) if rows changed meanw
 def left_out_databases(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
     """Yield what ``binlog_do_db`` and ``binlog_ignore_db`` leave out."""
     coverage = facts.coverage
-    if not coverage.options():
-        return
-    if tables := coverage.left_out:
-        names = ", ".join(map(str, tables[:_MAX_TABLES_NAMED]))
-        more = f" and {len(tables) - _MAX_TABLES_NAMED} more" if len(tables) > _MAX_TABLES_NAMED else ""
+    if coverage.left_out:
         yield error_finding(
             SourceSettingError,
             facts,
-            f"changes of captured tables are not written to the binlog: {names}{more}",
+            f"changes of captured tables are not written to the binlog: {_named(coverage.left_out)}",
             f"the server was started with {coverage.options()}",
             "remove the option from the server's configuration, restart it, and take a snapshot of these tables; or "
             "exclude them (database.exclude.list, table.exclude.list)",
         )
-        return
-    yield Finding(
-        WARNING,
-        f"the server was started with {coverage.options()}",
-        "a DDL statement is left out of the binlog by the database that its session had chosen (USE), not by that of "
-        "its table, so ALTER TABLE of a captured table may be missing",
-        "run DDL of captured tables with a database chosen that is logged, or remove the option",
+    if coverage.doubtful:
+        yield error_finding(
+            SourceSettingError,
+            facts,
+            f"it cannot be told whether changes of captured tables are written to the binlog: "
+            f"{_named(coverage.doubtful)}",
+            unclear_options(coverage.options()),
+            "change a row of a table of each of these databases and run the task again, which then finds it in the "
+            "binlog; if it fails as before, nothing of them is logged: give the option once for each database, restart "
+            "the server, and take a snapshot of these tables; or exclude them (database.exclude.list, "
+            "table.exclude.list)",
+        )
+    if coverage.options() and not coverage.left_out and not coverage.doubtful:
+        yield Finding(
+            WARNING,
+            f"the server was started with {coverage.options()}",
+            "a DDL statement is left out of the binlog by the database that its session had chosen (USE), not by that "
+            "of its table, so ALTER TABLE of a captured table may be missing",
+            "run DDL of captured tables with a database chosen that is logged, or remove the option",
+        )
+
+
+def unclear_options(options: str) -> str:
+    """Return why it cannot be told what options leave out.
+
+    Args:
+        options: The options as the server shows them.
+    """
+    return (
+        f"the server shows {options}, which may be several databases, or one whose name contains a comma (the option "
+        "takes one name each time it is given); and no row of these databases was logged since the server was started, "
+        f"as far as its binlog was searched ({SEARCHED_MB} MB)"
     )
+
+
+def _named(tables: Sequence[TableId]) -> str:
+    more = f" and {len(tables) - _MAX_TABLES_NAMED} more" if len(tables) > _MAX_TABLES_NAMED else ""
+    return ", ".join(map(str, tables[:_MAX_TABLES_NAMED])) + more
 
 
 def unlogged_replication(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
@@ -57,10 +85,10 @@ def unlogged_replication(facts: ServerFacts, _: RunRequirements) -> Iterator[Fin
 def replica_channels(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
     """Yield what keeps changes of the other server from this one, or delays them."""
     for channel in facts.coverage.channels:
-        if channel.filters:
+        if channel.lists.texts:
             yield Finding(
                 WARNING,
-                f"the server replicates from {channel} with filters: {', '.join(channel.filters)}",
+                f"the server replicates from {channel} with filters: {channel.lists.shown('replicate')}",
                 "its tables and its binlog lack the changes that the filters leave out",
                 "nothing, if no captured table is among them; otherwise connect to the other server",
             )

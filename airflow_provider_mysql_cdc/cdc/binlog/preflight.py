@@ -63,7 +63,7 @@ def preflight(conn: Any, cfg: ConnectorConfig, *, snapshot: bool, undrained_s: f
     address = cfg.connection_settings().address()
     facts = replace(read_facts(conn, address), rds_retention_s=read_rds_retention(conn))
     if facts.grants.has("REPLICATION CLIENT") and facts.is_on("log_bin"):
-        facts = replace(facts, coverage=read_coverage(conn, cfg.captures))
+        facts = replace(facts, coverage=read_coverage(conn, cfg.connection_settings(), cfg.captures))
     if snapshot and not logs_cascades(facts.variables):
         facts = replace(facts, unlogged_keys=read_cascading_keys(conn, cfg.captures))
     return find_problems(facts, RunRequirements.from_config(cfg, snapshot=snapshot, undrained_s=undrained_s))

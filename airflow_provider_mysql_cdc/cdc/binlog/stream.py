@@ -75,6 +75,7 @@ class BinlogStream:
         skipped: Events left out because MySQL marks them ignorable and their type is not known here.
         heartbeats: Heartbeats received.
         created: The current file, and when it was made in seconds since 1970, from its FORMAT_DESCRIPTION event.
+        begun_by_start: Whether it is the first file since the server's start, from the same event.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class BinlogStream:
         self._checksum_length = 0  # bytes of checksum after each event, known from FORMAT_DESCRIPTION
         self.skipped = self.heartbeats = 0
         self.created = "", 0
+        self.begun_by_start = False
         self._handlers: dict[int, Callable[[Event, int], Iterable[Event]]] = {
             c.ROTATE_EVENT: self._rotate,
             c.FORMAT_DESCRIPTION_EVENT: self._format_description,
@@ -296,7 +298,7 @@ class BinlogStream:
 
     def _format_description(self, event: Event, log_pos: int) -> Iterable[Event]:
         self.created = self._file, event.timestamp
-        self._checksum_length, self.server_version = control_events.parse_format_description(event)
+        self._checksum_length, self.server_version, self.begun_by_start = control_events.parse_format_description(event)
         if self._unchecked_start is not None:
             require_creation_time(self._unchecked_start, event.timestamp)
             self._unchecked_start = None  # the files after it are made later

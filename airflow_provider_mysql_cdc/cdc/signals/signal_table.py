@@ -6,15 +6,16 @@ Watermarks are rows of it, or GTID sets with ``read.only``; their preconditions 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pymysql
 
-from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import database_names, is_left_out
+from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import databases_left_out, read_binlog_lists
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.coverage_rules import unclear_options
+from airflow_provider_mysql_cdc.cdc.binlog.filter_lists import EITHER, YES, FilterLists
 from airflow_provider_mysql_cdc.cdc.binlog.grants import read_account
-from airflow_provider_mysql_cdc.cdc.binlog.position import binlog_status
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -59,16 +60,16 @@ class SignalTableFacts:
     Args:
         variables: Global variables by name; those a version does not have are absent.
         columns: The table's columns; empty when there is no such table, or the account may not see it.
-        binlog_do_db: The only databases that are written to the binlog; empty for all.
-        binlog_ignore_db: Databases that are not written to the binlog.
+        binlog_lists: The options by which databases are left out of the binlog.
+        is_logged: Whether rows of its database were found there; looked for only where the options leave it open.
         denied_statements: The server's error text for each statement that the account may not run: INSERT, DELETE.
         account: The account as GRANT takes it.
     """
 
     variables: Mapping[str, str]
     columns: Sequence[SignalTableColumn] = ()
-    binlog_do_db: frozenset[str] = frozenset()
-    binlog_ignore_db: frozenset[str] = frozenset()
+    binlog_lists: FilterLists = field(default_factory=FilterLists)
+    is_logged: bool = False
     denied_statements: Mapping[str, str] | None = None
     account: str = "the account"
 
@@ -195,12 +196,12 @@ def read_table_facts(conn: Any, cfg: ConnectorConfig) -> SignalTableFacts:
         )
         for name, kind, length, nullable, default, extra in rows
     ]
-    status = (binlog_status(conn) or [{}])[0]
+    lists = read_binlog_lists(conn)
     return SignalTableFacts(
         variables,
         columns,
-        database_names(status.get("Binlog_Do_DB")),
-        database_names(status.get("Binlog_Ignore_DB")),
+        lists,
+        not databases_left_out(conn, cfg.connection_settings(), lists, [table.db])[1],
         _denied_statements(conn, table, columns) if len(columns) >= 3 and not cfg[F.READ_ONLY] else {},
         read_account(conn),
     )
@@ -299,13 +300,23 @@ def _write_problems(facts: SignalTableFacts, cfg: ConnectorConfig, table: TableI
                 why=f"watermarks are written with this statement; the server reports: {why}",
                 remedy=f"GRANT {privileges.replace(' and', ',')} ON {table.quoted()} TO {facts.account}; {read_only}",
             )
-    if is_left_out(table.db, facts.binlog_do_db, facts.binlog_ignore_db):
-        option = "binlog_do_db" if facts.binlog_do_db else "binlog_ignore_db"
+    options, left_out = facts.binlog_lists.shown("binlog"), facts.binlog_lists.leaves_out_database(table.db)
+    if left_out == YES:
         yield ConfigError(
             "the signal table is not written to the binlog",
             where=where,
-            why=f"the server's option {option} excludes database {table.db}, so signals and watermarks are not seen",
+            why=f"the server was started with {options}, which excludes database {table.db}, so signals and watermarks "
+            "are not seen",
             remedy="move the signal table to a database that is logged, or change the option and restart the server",
+        )
+    elif left_out == EITHER and not facts.is_logged:
+        yield ConfigError(
+            "it cannot be told whether the signal table is written to the binlog",
+            where=where,
+            why=unclear_options(options),
+            remedy="insert a row into the signal table and run the task again, which then finds it in the binlog; if "
+            "it fails as before, move the signal table, or give the option once for each database and restart the "
+            "server",
         )
     if facts.variables.get("binlog_order_commits", "ON").upper() not in ("ON", "1"):
         yield ConfigError(

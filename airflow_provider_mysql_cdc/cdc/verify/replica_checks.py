@@ -6,12 +6,12 @@ that has them all; what it lacks is reported as a difference, and a repair, whic
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import replica_channels
 from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.filter_lists import FilterLists
 from airflow_provider_mysql_cdc.cdc.binlog.position import gtids_on
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourceSettingError
@@ -124,57 +124,27 @@ def _require_channel(source: Any, replica: Any, address: str, tables: Sequence[T
             f"none of its replication channels reads from the server {uuids[0]} (SHOW REPLICA STATUS)",
             "use a server that replicates from the source directly",
         )
-    filters = [text for channel in channels for text in channel.filters]
-    if left_out := [table for table in tables if leaves_out(filters, table)]:
+    lists = [channel.lists for channel in channels]
+    if left_out := [table for table in tables if any(may_leave_out(each, table) for each in lists)]:
         raise _refusal(
             f"the replica does not replicate tables to verify: {_named(left_out)}",
             address,
-            f"it has filters: {', '.join(filters)}",
+            f"it has filters: {', '.join(each.shown('replicate') for each in lists if each.texts)}",
             "remove the filters and set the replica up again; or use another replica",
         )
 
 
-def leaves_out(filters: Iterable[str], table: TableId) -> bool:
+def may_leave_out(lists: FilterLists, table: TableId) -> bool:
     """Return whether filters of a replica leave the rows of a table out, or rename its database.
 
-    With row events the database of the table counts; then the rules of tables hold in the order of the options
-    (MySQL manual, "How Servers Evaluate Replication Filtering Rules").
+    A list is read as one of several entries where the table's own name has no comma: what a replica lacks nevertheless
+    is reported as a difference.
 
     Args:
-        filters: The filters as ``option=value``.
+        lists: The filters.
         table: The table.
     """
-    values: dict[str, tuple[str, ...]] = {}
-    for text in filters:
-        name, _, value = text.partition("=")
-        values[name] = (*values.get(name, ()), *(part.strip() for part in value.split(",") if part.strip()))
-    if values.get("Replicate_Rewrite_DB"):
-        return True
-    do_db, ignore_db = values.get("Replicate_Do_DB", ()), values.get("Replicate_Ignore_DB", ())
-    if (do_db and table.db not in do_db) or (not do_db and table.db.lower() in map(str.lower, ignore_db)):
-        return True
-    return _rules_leave_out(values, str(table))
-
-
-def _rules_leave_out(values: Mapping[str, Sequence[str]], name: str) -> bool:
-    do, ignore = values.get("Replicate_Do_Table", ()), values.get("Replicate_Ignore_Table", ())
-    wild_do, wild_ignore = values.get("Replicate_Wild_Do_Table", ()), values.get("Replicate_Wild_Ignore_Table", ())
-    if name in do:
-        return False
-    if name.lower() in map(str.lower, ignore):
-        return True
-    if any(_like(pattern).fullmatch(name) for pattern in wild_do):
-        return False
-    if any(_like(pattern, re.IGNORECASE).fullmatch(name) for pattern in wild_ignore):
-        return True
-    return bool(do or wild_do)
-
-
-def _like(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    """Return the regular expression of a pattern of LIKE."""
-    wildcards = {"%": ".*", "_": "."}
-    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
-    return re.compile("".join(wildcards.get(part) or re.escape(part[-1]) for part in parts), flags | re.DOTALL)
+    return True in lists.leaves_out(table, commas="," in str(table))
 
 
 def _existing_tables(conn: Any, tables: Sequence[TableId]) -> set[TableId]:

@@ -12,9 +12,9 @@ from airflow_provider_mysql_cdc.cdc.binlog import binlog_coverage
 from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import (
     BinlogCoverage,
     ReplicaChannel,
-    is_left_out,
     read_coverage,
 )
+from airflow_provider_mysql_cdc.cdc.binlog.filter_lists import FilterLists
 from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants
 from airflow_provider_mysql_cdc.cdc.binlog.preflight import find_problems
 from airflow_provider_mysql_cdc.cdc.binlog.server_facts import RunRequirements, ServerFacts
@@ -41,14 +41,14 @@ def test_a_server_that_logs_everything_has_no_problem() -> None:
 
 def test_captured_tables_whose_database_is_not_logged_are_refused() -> None:
     tables = tuple(TableId("shop", f"t{number:02}") for number in range(12))
-    (finding,) = found(BinlogCoverage(ignore_db=frozenset({"shop", "b"}), left_out=tables))
+    (finding,) = found(BinlogCoverage(FilterLists({"ignore_db": "b,shop"}), left_out=tables))
     assert isinstance(finding.error, SourceSettingError)
     assert "shop.t00, shop.t01" in finding.what and "shop.t11" not in finding.what and "and 2 more" in finding.what
     assert "binlog_ignore_db=b,shop" in finding.why and "database.exclude.list" in finding.fix
 
 
 def test_an_option_that_leaves_out_other_databases_may_still_lose_statements() -> None:
-    (finding,) = found(BinlogCoverage(do_db=frozenset({"shop"})))
+    (finding,) = found(BinlogCoverage(FilterLists({"do_db": "shop"})))
     assert finding.error is None and "binlog_do_db=shop" in finding.what and "ALTER TABLE" in finding.why
 
 
@@ -62,7 +62,7 @@ def test_a_replica_that_does_not_log_what_it_applies_is_refused(name: str) -> No
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        ({"filters": ("Replicate_Do_DB=shop",)}, "Replicate_Do_DB=shop"),
+        ({"lists": FilterLists({"do_db": "shop"})}, "replicate_do_db=shop"),
         ({"applies": False}, "does not apply changes"),
         ({"delay_s": 30}, "30 s behind it on purpose"),
     ],
@@ -78,17 +78,51 @@ def test_mariadb_behind_a_proxy_is_named_before_all_else() -> None:
     assert isinstance(first.error, SourceSettingError) and "MariaDB" in first.what
 
 
+def test_tables_of_which_it_cannot_be_told_are_refused_with_what_shows_it() -> None:
+    coverage = BinlogCoverage(FilterLists({"do_db": "kept,lost"}), doubtful=(TableId("kept", "t"),))
+    (finding,) = found(coverage)
+    assert (
+        isinstance(finding.error, SourceSettingError) and "cannot be told" in finding.what and "kept.t" in finding.what
+    )
+    assert "binlog_do_db=kept,lost" in finding.why and "comma" in finding.why and "change a row" in finding.fix
+
+
 @for_each(
-    ("do_db", "ignore_db", "left_out"),
+    ("options", "ignores_case", "logged", "left_out", "doubtful"),
     [
-        (set(), set(), []),
-        (set(), {"b"}, ["b"]),
-        ({"a"}, set(), ["b", "c"]),
-        ({"a", "b"}, {"b"}, ["c"]),  # binlog_ignore_db is not looked at beside the other one
+        ({}, 0, "", "", ""),
+        ({"Binlog_Ignore_DB": "b"}, 0, "", "b", ""),
+        ({"Binlog_Ignore_DB": "B"}, 0, "", "", ""),
+        ({"Binlog_Ignore_DB": "B"}, 1, "", "b", ""),
+        ({"Binlog_Do_DB": "A"}, 2, "", "bc", ""),
+        ({"Binlog_Do_DB": "A"}, 0, "", "abc", ""),
+        ({"Binlog_Do_DB": "a", "Binlog_Ignore_DB": "a"}, 0, "", "bc", ""),  # the second is not looked at then
+        ({"Binlog_Do_DB": "a,b"}, 0, "", "c", "ab"),
+        ({"Binlog_Do_DB": "a,b"}, 0, "a", "c", "b"),
+        ({"Binlog_Ignore_DB": "a,b"}, 0, "ab", "", ""),
     ],
 )
-def test_which_databases_are_left_out(do_db: set[str], ignore_db: set[str], left_out: list[str]) -> None:
-    assert [name for name in "abc" if is_left_out(name, frozenset(do_db), frozenset(ignore_db))] == left_out
+def test_which_captured_tables_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, str],
+    ignores_case: int,
+    logged: str,
+    left_out: str,
+    doubtful: str,
+) -> None:
+    """Letters are databases; rows of those in ``logged`` stand in the binlog."""
+
+    def fetch_all(_: Any, sql: str) -> list[tuple[Any, ...]]:
+        return [(ignores_case,)] if "@@" in sql else [(name, "t") for name in "abcx"]
+
+    monkeypatch.setattr(binlog_coverage, "fetch_all", fetch_all)
+    monkeypatch.setattr(binlog_coverage, "binlog_status", lambda _: [options])
+    monkeypatch.setattr(binlog_coverage, "replica_channels", lambda _: iter(()))
+    monkeypatch.setattr(binlog_coverage, "logged_databases", lambda *_: frozenset(logged))
+    settings: Any = None
+    read = read_coverage(None, settings, lambda table: table.db != "x")
+    assert "".join(table.db for table in read.left_out) == left_out
+    assert "".join(table.db for table in read.doubtful) == doubtful
 
 
 def test_the_old_statement_is_tried_only_where_the_new_one_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,12 +135,14 @@ def test_the_old_statement_is_tried_only_where_the_new_one_is_unknown(monkeypatc
             raise SourceSettingError("refused", why=conn)
         return [old]
 
+    settings: Any = None
+    monkeypatch.setattr(binlog_coverage, "ignores_case", lambda _: False)
     monkeypatch.setattr(binlog_coverage, "fetch_dicts", answer)
     monkeypatch.setattr(binlog_coverage, "binlog_status", lambda conn: [])
-    read = read_coverage("MySQL error 1064: syntax", lambda table: True)
+    read = read_coverage("MySQL error 1064: syntax", settings, lambda table: True)
     assert read.channels == (ReplicaChannel("", "p:1", applies=True),) and len(asked) == 2
     with pytest.raises(SourceSettingError):
-        read_coverage("MySQL error 1227: denied", lambda table: True)
+        read_coverage("MySQL error 1227: denied", settings, lambda table: True)
     assert len(asked) == 3
 
 
@@ -114,6 +150,7 @@ def test_an_unreachable_server_is_no_server_without_channels(monkeypatch: pytest
     def lost(conn: Any) -> list[dict[str, Any]]:
         raise SourceConnectionError("gone")
 
+    settings: Any = None
     monkeypatch.setattr(binlog_coverage, "binlog_status", lost)
     with pytest.raises(SourceConnectionError):
-        read_coverage(None, lambda table: True)
+        read_coverage(None, settings, lambda table: True)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from kit.cases import for_each
 
+from airflow_provider_mysql_cdc.cdc.binlog.filter_lists import FilterLists
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.signals import signal_table
@@ -105,16 +106,21 @@ def test_the_account_must_be_able_to_write_what_the_strategy_writes() -> None:
 
 
 @pytest.mark.req("INC-34")
-@pytest.mark.parametrize(
-    "more, option",
+@for_each(
+    "texts, logged, what",
     [
-        ({"binlog_ignore_db": frozenset({"ops"})}, "binlog_ignore_db"),
-        ({"binlog_do_db": frozenset({"shop"})}, "binlog_do_db"),
+        ({"ignore_db": "ops"}, False, "is not written"),
+        ({"do_db": "shop"}, False, "is not written"),
+        ({"do_db": "shop,ops"}, False, "it cannot be told"),
+        ({"ignore_db": "shop,ops"}, False, "it cannot be told"),
+        ({"do_db": "shop,ops"}, True, ""),
+        ({"ignore_db": "shop", "do_db": "ops"}, False, ""),
     ],
 )
-def test_the_table_must_be_written_to_the_binlog(more: dict[str, Any], option: str) -> None:
-    assert option in only(TABLE, facts(**more)).why
-    assert found(TABLE, facts(binlog_ignore_db=frozenset({"shop"}), binlog_do_db=frozenset({"ops"}))) == []
+def test_the_table_must_be_written_to_the_binlog(texts: dict[str, str], logged: bool, what: str) -> None:
+    problems = found(TABLE, facts(binlog_lists=FilterLists(texts), is_logged=logged))
+    assert len(problems) == bool(what) and all(what in problem.what for problem in problems)
+    assert all(f"binlog_{name}={text}" in problem.why for problem in problems for name, text in texts.items())
 
 
 def test_commits_must_come_in_the_binlogs_order() -> None:
