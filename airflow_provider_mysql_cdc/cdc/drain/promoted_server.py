@@ -6,15 +6,16 @@ server with another ``lower_case_table_names`` logs the same rows under other na
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import ignores_case, replica_channels
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.filter_lists import FilterLists
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.refused_server import refused_server, reset_remedy
-from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError, SourceError
+from airflow_provider_mysql_cdc.cdc.errors import SourceError, SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -22,95 +23,96 @@ from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 
 _MAX_TABLES_NAMED = 5
-_FILTER_TABLES = ("replication_applier_global_filters", "replication_applier_filters")
+_NO_SUCH_TABLE = "error 1146"
+_CHANNELS = (
+    ("NULL", "replication_applier_global_filters"),  # of channels to come; they stay when a replica is promoted
+    ("CHANNEL_NAME", "replication_applier_filters"),
+)
+_NAMES_WITH_COMMAS = (
+    "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME LIKE '%,%' UNION ALL "
+    "SELECT 1 FROM information_schema.TABLES WHERE TABLE_NAME LIKE '%,%' LIMIT 1"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicationFilters:
-    """Hold the replication filters of a server, by their names (``REPLICATE_DO_DB`` and so on).
+    """Hold the replication filters of a server.
 
     Args:
-        rules: Name and rule of each, as ``performance_schema`` shows them.
+        lists: Those of each channel, and those of channels to come.
+        commas: Whether entries may contain commas: a statement separates entries by itself, an option does not.
     """
 
-    rules: tuple[tuple[str, str], ...] = ()
+    lists: tuple[FilterLists, ...] = ()
+    commas: bool = True
 
     @classmethod
-    def read(cls, conn: Any) -> ReplicationFilters:
-        """Read those of all channels, and those for channels to come; the latter stay when a replica is promoted.
+    def read(cls, conn: Any, former_server: str | None) -> ReplicationFilters:
+        """Read them.
 
         Args:
             conn: An open connection.
+            former_server: server_uuid of the server that the stream has read; of several channels, those that lead to
+                it count.
 
         Raises:
-            SourceConnectionError: The connection breaks.
+            SourcePrivilegeError: The account may not read them.
+            SourceError: The server refuses a query otherwise.
         """
-        rules: list[tuple[str, str]] = []
-        for table in _FILTER_TABLES:
-            try:
-                found = fetch_all(conn, f"SELECT FILTER_NAME, FILTER_RULE FROM performance_schema.{table}")
-            except SourceConnectionError:
-                raise
-            except SourceError:
-                continue  # MySQL 5.7 has no such tables; or the account may not read them
-            # MySQL 9.7.4 shows a filter that was set to nothing with the rule of the row before it.
-            before = ("", *(rule for _, rule in found))
-            rules += [
-                (str(name).upper(), str(rule))
-                for (name, rule), last in zip(found, before, strict=False)
-                if rule != last
+        channels = list(replica_channels(conn))
+        former = (former_server or "").lower()
+        from_former = {channel.name for channel in channels if former and channel.source_uuid.lower() == former}
+        try:
+            rows = [
+                (channel, str(name), str(rule), str(configured_by))
+                for channel_column, table in _CHANNELS
+                for channel, name, rule, configured_by in _rules(conn, channel_column, table)
+                if channel is None or not from_former or channel in from_former
             ]
-        return cls(tuple(dict.fromkeys(rules)))
+        except SourceError as error:
+            if _NO_SUCH_TABLE not in error.why:
+                raise
+            # MySQL 5.7 shows them only as long as there is a channel.
+            return cls(tuple(c.lists for c in channels if not from_former or c.name in from_former))
+        named: dict[str | None, list[tuple[str, str]]] = {}
+        for channel, name, rule, _ in rows:
+            named.setdefault(channel, []).append((name, rule))
+        case = bool(rows) and ignores_case(conn)
+        by_option = any(configured_by.startswith("STARTUP") for *_, configured_by in rows)
+        commas = by_option or bool(rows and fetch_all(conn, _NAMES_WITH_COMMAS))
+        return cls(tuple(FilterLists.of(lists, ignores_case=case) for lists in named.values()), commas)
 
-    def leaves_out(self, table: TableId) -> bool:
-        """Return whether a filter leaves changes of a table out; one that is not known does.
+    def leave_out(self, table: TableId) -> bool:
+        """Return whether a filter may leave changes of a table out.
 
         Args:
             table: The table.
         """
-        matched: dict[str, bool] = {}
-        for name, rule in self.rules:
-            effect, matches = _KINDS.get(name, (_IGNORES, _is_anything))
-            matched[effect] = matched.get(effect, False) or any(matches(entry, table) for entry in _entries(rule))
-        return any(found is (effect == _IGNORES) for effect, found in matched.items())
+        commas = self.commas or "," in str(table)
+        return any(True in lists.leaves_out(table, commas=commas) for lists in self.lists)
 
     def __str__(self) -> str:
-        return ", ".join(f"{name.lower()}={rule}" for name, rule in self.rules)
+        return ", ".join(dict.fromkeys(lists.shown("replicate") for lists in self.lists if lists.texts))
 
 
-def _entries(rule: str) -> Iterable[str]:
-    """Return the entries of a rule; pairs of REPLICATE_REWRITE_DB are in parentheses."""
-    return (entry.strip(" ()") for entry in rule.split(","))
+def _rules(conn: Any, channel_column: str, table: str) -> Iterator[tuple[Any, ...]]:
+    """Yield channel, name, rule and origin of each filter of a table.
 
-
-def _is_database(rule: str, table: TableId) -> bool:
-    return rule == table.db
-
-
-def _is_table(rule: str, table: TableId) -> bool:
-    return rule == f"{table.db}.{table.table}"
-
-
-def _is_like(rule: str, table: TableId) -> bool:
-    pattern = re.sub(r"\\(.)|(.)", lambda m: re.escape(m[1]) if m[1] else _LIKE.get(m[2], re.escape(m[2])), rule)
-    return re.fullmatch(pattern, f"{table.db}.{table.table}", re.DOTALL) is not None
-
-
-def _is_anything(_: str, __: TableId) -> bool:
-    return True
-
-
-_LIKE = {"%": ".*", "_": "."}
-_DATABASES, _TABLES, _IGNORES = "only these databases", "only these tables", "not these"
-_KINDS: dict[str, tuple[str, Callable[[str, TableId], bool]]] = {
-    "REPLICATE_DO_DB": (_DATABASES, _is_database),
-    "REPLICATE_DO_TABLE": (_TABLES, _is_table),
-    "REPLICATE_WILD_DO_TABLE": (_TABLES, _is_like),
-    "REPLICATE_IGNORE_DB": (_IGNORES, _is_database),
-    "REPLICATE_IGNORE_TABLE": (_IGNORES, _is_table),
-    "REPLICATE_WILD_IGNORE_TABLE": (_IGNORES, _is_like),
-    "REPLICATE_REWRITE_DB": (_IGNORES, _is_database),
-}
+    A filter that was set to nothing is shown with the rule of the row before it, also of another channel (MySQL 9.7.4).
+    """
+    former: tuple[Any, ...] = None, ""
+    columns = f"{channel_column}, FILTER_NAME, FILTER_RULE, CONFIGURED_BY"
+    for row in fetch_all(conn, f"SELECT {columns} FROM performance_schema.{table}"):
+        channel, name, rule, _ = row
+        if name.endswith("_TABLE"):
+            is_own = "." in rule and (channel, rule) != former
+        elif name == "REPLICATE_REWRITE_DB":
+            is_own = rule.startswith("(")
+        else:
+            is_own = rule != former[1] or (channel != former[0] and "." not in rule)
+        if rule and is_own:
+            yield row
+        former = channel, rule
 
 
 def require_fit_server(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, epoch: int) -> None:
@@ -144,16 +146,25 @@ def require_fit_server(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, ep
             "let database.hostname lead to a server with the same lower_case_table_names; or begin a new stream with "
             "another topic.prefix",
         )
-    filters = ReplicationFilters.read(conn)
-    left_out = [table for table in state.tables if cfg.captures(table) and filters.leaves_out(table)]
+    try:
+        filters = ReplicationFilters.read(conn, offset.server_uuid)
+    except SourcePrivilegeError as error:
+        raise refused_server(
+            conn,
+            offset,
+            f"the account may not read its replication filters, which could have left changes out ({error.why})",
+            "GRANT SELECT ON performance_schema.* TO the account, and run the task again",
+        ) from error
+    left_out = [table for table in state.tables if cfg.captures(table) and filters.leave_out(table)]
     if left_out:
         names = ", ".join(map(str, left_out[:_MAX_TABLES_NAMED]))
         more = f" and {len(left_out) - _MAX_TABLES_NAMED} more" if len(left_out) > _MAX_TABLES_NAMED else ""
         raise refused_server(
             conn,
             offset,
-            f"it has replication filters ({filters}) that leave out changes of captured tables ({names}{more}): they "
-            "are missing in its tables and in its binlog, although it has executed their GTIDs",
+            f"it has replication filters ({filters}) that leave out changes of captured tables ({names}{more}), or may "
+            "do so where a comma may belong to a name: they are missing in its tables and in its binlog, although it "
+            "has executed their GTIDs",
             "let database.hostname lead to a server without these filters; or, if its tables are the ones that count "
             f"now, {reset_remedy(GtidSet.parse(offset.gtids or ''))}",
         )
