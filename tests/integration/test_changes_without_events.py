@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.cases import for_each
+from kit.private_mysql import Pool
 from kit.records import payload
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
@@ -79,16 +81,17 @@ def test_each_statement_is_logged_counted_and_published(pipeline: Pipeline, root
     outcome = pipeline.drain()
     assert outcome is not None and outcome.complete and outcome.tally is not None
     lines = warnings(pipeline)
-    assert len(lines) == 3
+    assert len(lines) == 4
     parts = (
         ("parts", "EXCHANGE PARTITION", f"Statement: ALTER TABLE `{database}`.parts EXCHANGE PARTITION p WITH TABLE"),
         ("parts", "rows of partitions", f"Statement: ALTER TABLE `{database}`.parts TRUNCATE PARTITION q"),
+        ("moved", f"it was renamed to {database}.hidden_moved", f"Statement: RENAME TABLE `{database}`.moved TO"),
         ("moved", f"it was {database}.hidden_moved before", f"Statement: RENAME TABLE `{database}`.hidden_moved TO"),
     )
     for line, (table, what, statement) in zip(lines, parts, strict=True):
         assert line.startswith(f"WARNING: rows of {database}.{table} were changed without row events by a statement")
         assert what in line and statement in line and "signal execute-snapshot" in line
-    expected = {f"{database}.parts": 2, f"{database}.moved": 1}
+    expected = {f"{database}.parts": 2, f"{database}.moved": 2}
     assert unlogged(outcome.counts) == unlogged(outcome.tally.counts) == expected
     notes = [note["additional_data"] for note in notifications(pipeline)]
     assert [note["data_collections"] for note in notes] == [f"{database}.{table}" for table, _, _ in parts]
@@ -109,7 +112,7 @@ def test_tables_are_read_again_if_they_have_rows_without_events(pipeline: Pipeli
         assert keyed(pipeline, "parts") == [("r", 1), ("r", 11), ("r", 2)]
         assert keyed(pipeline, "moved") == [("r", 7)]
         pipeline.drain()
-    assert len(warnings(pipeline)) == 4
+    assert len(warnings(pipeline)) == 5
 
 
 def test_a_retry_counts_and_publishes_each_statement_once(
@@ -134,6 +137,59 @@ def test_a_retry_counts_and_publishes_each_statement_once(
     monkeypatch.delenv("MYSQL_CDC_FAULT")
     outcome = pipeline.drain()
     assert outcome is not None and outcome.complete
-    assert unlogged(outcome.counts) == {f"{database}.parts": 2, f"{database}.moved": 1}
+    assert unlogged(outcome.counts) == {f"{database}.parts": 2, f"{database}.moved": 2}
     ids = [note["id"] for note in notifications(pipeline)]
-    assert len(ids) == len(set(ids)) == 3
+    assert len(ids) == len(set(ids)) == 4
+
+
+def test_statements_that_take_all_rows_are_counted_unless_an_event_tells(
+    pipeline: Pipeline, root: Any, database: str
+) -> None:
+    names = ("emptied", "made_again", "away")
+    script(root, database, tuple(f"CREATE TABLE `{{db}}`.{name} (id INT PRIMARY KEY)" for name in names))
+    script(root, database, tuple(f"INSERT INTO `{{db}}`.{name} VALUES (1), (2)" for name in names))
+    pipeline.snapshot()
+    made_again = ("DROP TABLE `{db}`.made_again", "CREATE TABLE `{db}`.made_again (id INT PRIMARY KEY)")
+    renamed = "RENAME TABLE `{db}`.away TO `{db}`.hidden_away"
+    script(root, database, ("TRUNCATE `{db}`.emptied", "DROP TABLE IF EXISTS `{db}`.nothing", *made_again, renamed))
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.complete
+    assert unlogged(outcome.counts) == {f"{database}.{name}": 1 for name in names}
+    lines = warnings(pipeline)
+    whats = ("TRUNCATE TABLE removed all", "it was dropped", f"it was renamed to {database}.hidden_away")
+    for line, name, what in zip(lines, names, whats, strict=True):
+        assert line.startswith(f"WARNING: rows of {database}.{name} were changed without row events") and what in line
+        assert "mysql_cdc_verify with repair=yes" in line
+    notes = [note["additional_data"]["data_collections"] for note in notifications(pipeline)]
+    assert notes == [f"{database}.{name}" for name in names]
+    pipeline.properties["skipped.operations"] = "none"
+    script(root, database, ("TRUNCATE `{db}`.emptied", "DROP TABLE `{db}`.made_again"))
+    outcome = pipeline.drain()
+    assert outcome is not None and unlogged(outcome.counts) == {f"{database}.made_again": 1}
+    assert [payload(r.value)["op"] for r in pipeline.records("emptied")] == ["r", "r", "t"]
+
+
+@pytest.mark.exhaustive
+@for_each("version", ["9.7", "8.0.15", "5.7.22"])
+def test_a_restart_that_empties_a_table_in_memory_is_counted(
+    version: str, pool: Pool, properties: dict[str, str]
+) -> None:
+    with pool.lent(version) as server:
+        with server.connect() as conn:
+            execute(
+                conn,
+                "CREATE DATABASE mem",
+                "CREATE TABLE mem.`größe` (id INT PRIMARY KEY) ENGINE=MEMORY",
+                "INSERT INTO mem.`größe` VALUES (1), (2)",
+            )
+        own = {"database.include.list": "mem", "topic.prefix": f"{properties['topic.prefix']}-{version}"}
+        stream = Pipeline(properties | server.properties() | own)
+        stream.snapshot()
+        server.stop()
+        server.start()
+        with server.connect() as conn:
+            execute(conn, "SET NAMES latin1")
+            execute(conn, "SELECT COUNT(*) FROM mem.`größe`".encode("latin1"))
+        outcome = stream.drain()
+        assert outcome is not None and outcome.complete
+        assert unlogged(outcome.counts) == {"mem.größe": 1}, stream.lines

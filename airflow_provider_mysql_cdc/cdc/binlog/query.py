@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.statement_text import (
     NO_BACKSLASH_ESCAPES,
     SERVER_COLLATION,
     decode_statement,
+    emptied_in_memory,
     has_server_layout,
     is_written_by_server,
     with_null,
@@ -101,7 +102,9 @@ def parse_query(event: Event) -> QueryEvent:
     values = _status_variables(buf[status_pos:db_pos]) if status_length else {}
     db_name = buf[db_pos : db_pos + db_length].decode("utf-8", "surrogateescape")
     statement, temporary = bytes(buf[sql_pos:end]), bool(event.flags & c.LOG_EVENT_THREAD_SPECIFIC_F)
-    written_by_server = is_written_by_server(statement, temporary=temporary)
+    emptied = emptied_in_memory(statement, values.get("updated_dbs", ()))
+    statement = emptied or statement
+    written_by_server = emptied is not None or is_written_by_server(statement, temporary=temporary)
     if written_by_server:
         values |= {"client_charset": SERVER_COLLATION, "collation_connection": SERVER_COLLATION}
         values["sql_mode"] = values.get("sql_mode", 0) & ~NO_BACKSLASH_ESCAPES

@@ -11,7 +11,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import QueryEvent
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.enums import EventContract
+from airflow_provider_mysql_cdc.cdc.config.enums import EventContract, Operation
 from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult, TableChange, apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.parse import is_ddl
@@ -36,7 +36,11 @@ from airflow_provider_mysql_cdc.cdc.schema.statement_size import LargeStatement,
 from airflow_provider_mysql_cdc.cdc.schema.table_changes import SignalTableChange
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import UTF8MB4_COLLATION
 from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import statement_effects
-from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import UnloggedChange, unlogged_changes
+from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import (
+    UnloggedChange,
+    removed_tables,
+    unlogged_changes,
+)
 
 # Statements without effect on structures that Debezium writes no schema change for; it does so for all others.
 # Source: the default of schema.history.internal.ddl.filter in Debezium 3.6.1.
@@ -222,22 +226,27 @@ class DdlEventHandler:
             return ()
         return tuple(effect.table for effect in table_effects if effect.kind == "rows")
 
-    def unlogged_changes(self, previous_state: SchemaState, query: QueryEvent) -> list[UnloggedChange]:
+    def unlogged_changes(
+        self, previous_state: SchemaState, applied: DdlResult, query: QueryEvent
+    ) -> list[UnloggedChange]:
         """Return the changes of rows of captured tables that a statement made without row events.
 
         Args:
             previous_state: Structures before it.
-            query: A statement that was applied.
+            applied: What it did.
+            query: The statement.
         """
         cfg = self._cfg
 
         def known(table: TableId) -> bool:
             return previous_state.has_table(table) or not cfg.needs_schema(table)
 
+        truncates = Operation.TRUNCATE not in cfg[F.SKIPPED_OPERATIONS]
+        removed = removed_tables(applied, previous_state, cfg.captures, publishes_truncates=truncates)
         try:
-            return unlogged_changes(query.sql, self.context(query), cfg.captures, known)
+            return removed + unlogged_changes(query.sql, self.context(query), cfg.captures, known)
         except DdlParseError:  # skipped, as the configuration says
-            return []
+            return removed
 
     def records(
         self, applied: DdlResult, event: Event, query: QueryEvent, writer_position: Any

@@ -438,7 +438,7 @@ class DrainWriter:
             return
         self._produce_truncates(event, applied)
         if self.context.index == 0:
-            self._report_unlogged_changes(previous_state, query, where)
+            self._report_unlogged_changes(previous_state, applied, query, where)
             records = (
                 self.ddl_events.non_structural_records(event, query, self.position)
                 if no_change
@@ -457,9 +457,11 @@ class DrainWriter:
         if notification is not None:
             self.output.produce_side(notification)
 
-    def _report_unlogged_changes(self, previous_state: SchemaState, query: ev.QueryEvent, where: str) -> None:
+    def _report_unlogged_changes(
+        self, previous_state: SchemaState, applied: DdlResult, query: ev.QueryEvent, where: str
+    ) -> None:
         """Report rows that a statement changed without row events, and request a snapshot if one is configured."""
-        cfg, changes = self.context.cfg, self.ddl_events.unlogged_changes(previous_state, query)
+        cfg, changes = self.context.cfg, self.ddl_events.unlogged_changes(previous_state, applied, query)
         for change in changes:
             self.committer.note(unlogged_warning(change, query.sql, where), once=True)
             self.output.counts.add_unlogged_change(str(change.table))

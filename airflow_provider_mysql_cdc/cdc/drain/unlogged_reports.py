@@ -19,7 +19,8 @@ from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import UnloggedCha
 _MAX_STATEMENT_CHARS = 200
 _REMEDY = (
     "Read the table again with an incremental snapshot (signal execute-snapshot, or DAG mysql_cdc_adhoc_snapshot); "
-    "rows that are gone get no delete events, so remove them where the events are applied"
+    "rows that are gone get no delete events, so let mysql_cdc_verify with repair=yes write them while the table "
+    "exists, or remove them where the events are applied"
 )
 
 

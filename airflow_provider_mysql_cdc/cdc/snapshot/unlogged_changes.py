@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult, TableChange
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import Effect, EffectKind, statement_effects
 
 # Every statement with such an effect contains one of these words; others are not parsed a second time.
@@ -18,6 +19,7 @@ _ROW_EFFECTS: dict[EffectKind, str] = {
     "rows": "EXCHANGE PARTITION, DISCARD TABLESPACE or IMPORT TABLESPACE removed or added rows",
     "partition rows": "the rows of partitions were removed",
 }
+_NO_ROWS_ENGINE = "BLACKHOLE"
 
 
 class UnloggedChange(NamedTuple):
@@ -72,3 +74,50 @@ def _renamed_tables(effects: Sequence[Effect]) -> Iterator[tuple[TableId, TableI
         if effect.new_name is not None:
             former_names[effect.new_name] = former_names.pop(effect.table, effect.table)
     return ((name, former_name) for name, former_name in former_names.items() if name != former_name)
+
+
+def removed_tables(
+    applied: DdlResult, before: SchemaState, captures: Callable[[TableId], bool], *, publishes_truncates: bool
+) -> list[UnloggedChange]:
+    """Return the captured tables all of whose rows a statement removed, or took to another name.
+
+    The binlog does not say whether a table had rows.
+
+    Args:
+        applied: What the statement did.
+        before: Structures before it.
+        captures: Whether a table is captured.
+        publishes_truncates: Whether TRUNCATE TABLE of a table with a known structure has an event of its own.
+    """
+    removed = [
+        UnloggedChange(table, what, adds_rows=False)
+        for change in applied.changes
+        for table, what in _removed_rows(change, before, applied.state)
+        if captures(table) and not (publishes_truncates and change.kind == "TRUNCATE" and change.table is not None)
+    ]
+    return list(dict.fromkeys(removed))
+
+
+def _removed_rows(change: TableChange, before: SchemaState, after: SchemaState) -> Iterator[tuple[TableId, str]]:
+    """Yield the tables whose rows are gone after a change, with what happened."""
+    table, former = change.id, change.previous_id
+    if table is None:
+        gone = [each for each in before.tables_of(change.db) if not after.has_table(each)]
+        yield from ((each, "its database was dropped, with all its rows") for each in gone)
+    elif former is not None:
+        if before.has_table(former) and not after.has_table(former):
+            yield former, f"it was renamed to {table}, with all its rows"
+    elif change.kind == "TRUNCATE":
+        yield table, "TRUNCATE TABLE removed all its rows"
+    elif change.kind == "DROP":
+        if before.has_table(table) or not change.ddl.startswith("DROP TABLE IF EXISTS"):
+            yield table, "it was dropped, with all its rows"
+    elif change.kind == "CREATE":
+        if before.has_table(table):
+            yield table, "it was created, and the DROP TABLE of an earlier table of this name is not in the binlog"
+    elif _keeps_no_rows(change.table) and not _keeps_no_rows(before.tables.get(table)):
+        yield table, f"ENGINE={_NO_ROWS_ENGINE} removed all its rows"
+
+
+def _keeps_no_rows(table: Table | None) -> bool:
+    return table is not None and (table.engine or "").upper() == _NO_ROWS_ENGINE
