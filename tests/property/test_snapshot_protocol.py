@@ -202,7 +202,7 @@ def _touched_keys_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def _structure_not_compared(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(table_lineage, "_keeps_values", lambda _: True)
+    patch.setattr(table_lineage, "_keeps_values", lambda *_: True)
 
 
 def _renamed_tables_not_followed(patch: pytest.MonkeyPatch) -> None:

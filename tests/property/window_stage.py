@@ -192,7 +192,7 @@ def window_driver_offset(conn: Any) -> BinlogOffset:
 def _reader(patch: pytest.MonkeyPatch) -> None:
     """Leave out of a task what makes records of rows."""
 
-    def untouched(keys: Iterable[int], _: Any, touched: set[int]) -> list[int]:
+    def untouched(keys: Iterable[int], _: Any, touched: set[int], *_unwritten: Any) -> list[int]:
         return [key for key in keys if key not in touched]
 
     def compile_table(self: key_range_reader.KeyRangeReader, table: Table) -> Any:
