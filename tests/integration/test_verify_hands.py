@@ -122,3 +122,98 @@ def test_values_that_python_takes_for_equal_differ(properties: dict[str, str], r
     assert found.findings == found.repaired == {DifferenceKind.DIFFERING: 5}, found
     assert {e.key["id"]: e.columns for e in found.examples} == {1: ("d",), 2: ("f",), 3: ("j",), 4: ("j",), 5: ("n",)}
     assert pipeline.verify(VerifyRequest(history=True)).clean
+
+
+def compacted_by_bytes(pipeline: Pipeline, table: str) -> list[bytes]:
+    """Return the keys that compaction leaves with a row."""
+    last = {record.key: record.value for record in pipeline.records(table)}
+    return sorted(key or b"" for key, value in last.items() if value is not None)
+
+
+def test_what_no_statement_explains_is_not_excused(properties: dict[str, str], root: Any, database: str) -> None:
+    """Values a thousand times others, a column left out, keys in other bytes, all in tables that were never altered."""
+    pipeline, (units, wider, lacking, twins) = (
+        Pipeline(properties | PLAIN),
+        (f"`{database}`.{table}" for table in ("units", "wider", "lacking", "twins")),
+    )
+    execute(
+        root,
+        f"CREATE TABLE {units} (id INT PRIMARY KEY, t TIME(3), d DATETIME(3), e DATETIME(6))",
+        f"INSERT INTO {units} VALUES (1, '00:00:01', NULL, NULL), (2, NULL, '1970-01-01 00:00:02', NULL), "
+        "(3, NULL, NULL, '1970-01-01 00:00:00.005'), (4, '00:00:01', NULL, NULL)",
+        f"CREATE TABLE {wider} (id INT PRIMARY KEY, price DECIMAL(10,2))",
+        f"INSERT INTO {wider} VALUES (1, 1.50), (2, 2.50)",
+        f"CREATE TABLE {lacking} (id INT PRIMARY KEY, v INT, w INT)",
+        f"INSERT INTO {lacking} VALUES (1, 1, NULL), (2, 2, 2)",
+        f"CREATE TABLE {twins} (b INT, a VARCHAR(9), v INT, PRIMARY KEY (b, a))",
+        f"INSERT INTO {twins} VALUES (1, 'x', 1), (2, 'y', 2)",
+    )
+    pipeline.snapshot()
+    execute(root, f"ALTER TABLE {wider} ADD n INT")
+    pipeline.drain()
+    changes = (
+        f"UPDATE {units} SET t = '00:16:40' WHERE id = 1",
+        f"UPDATE {units} SET d = '1970-01-01 00:33:20' WHERE id = 2",
+        f"UPDATE {units} SET e = '1970-01-01 01:23:20' WHERE id = 3",
+        f"UPDATE {wider} SET price = 15 WHERE id = 1",
+    )
+    execute(root, "SET sql_log_bin = 0", *changes, "SET sql_log_bin = 1")
+    for record in pipeline.records("lacking"):
+        event = json.loads(record.value or b"")
+        del event["after"]["w"]
+        produce(pipeline, "lacking", record.key, json.dumps(event).encode())
+    (first,) = [record for record in pipeline.records("twins") if record.key == b'{"b":1,"a":"x"}']
+    others = (b'{"b": 1,"a":"x"}', b'{"a":"x","b":1}', b'{"b":1,"b":1,"a":"x"}', b'{"b":1,"a":"\\u0078"}')
+    for key in others:
+        produce(pipeline, "twins", key, first.value or b"")
+    expected = {
+        "units": {DifferenceKind.DIFFERING: 3},
+        "wider": {DifferenceKind.DIFFERING: 1},
+        "lacking": {DifferenceKind.DIFFERING: 2},
+        "twins": {DifferenceKind.GHOST: len(others)},
+    }
+    checks = VerifyRequest(), VerifyRequest(checksums=False), VerifyRequest(history=True)
+    for request in checks:
+        found = {v.table.partition(".")[2]: v for v in pipeline.verify(request).tables}
+        assert {table: verdict.findings for table, verdict in found.items()} == expected, (request, found)
+        assert found["lacking"].columns == {"w": 2}, request
+        assert "not in the bytes that the stream writes" in found["twins"].examples[0].record, request
+    assert pipeline.verify(VerifyRequest(repair=RepairMode.YES)).tables
+    for request in (checks[0], checks[2]):
+        assert pipeline.verify(request).clean, request
+    assert compacted_by_bytes(pipeline, "twins") == [b'{"b":1,"a":"x"}', b'{"b":2,"a":"y"}']
+    assert [r.value is None for r in pipeline.records("twins")][-2:] == [True, False], "the row behind the tombstone"
+
+
+def test_a_schema_that_the_stream_does_not_write_is_reported(
+    properties: dict[str, str], root: Any, database: str
+) -> None:
+    """A consumer that reads by the schema gets another row, or none, of a payload that is right."""
+    pipeline, name = Pipeline(properties | dict.fromkeys(PLAIN, "true")), f"`{database}`.t"
+    execute(
+        root, f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)", f"INSERT INTO {name} VALUES (1, 1), (2, 2), (3, 3)"
+    )
+    pipeline.snapshot()
+    execute(root, f"ALTER TABLE {name} MODIFY v BIGINT", f"UPDATE {name} SET v = 4 WHERE id = 3")
+    pipeline.drain()
+    assert pipeline.verify(VerifyRequest(history=True)).clean
+    (record, other) = pipeline.records("t")[:2]
+    edits = (
+        (b'"field":"after"', b'"field":"After"'),
+        (b'"field":"v"', b'"field":"w"'),
+        (b'{"type":"int32","optional":true,"field":"v"}', b'{"type":"string","optional":true,"field":"v"}'),
+        (b'"type":"int64","optional":false,"field":"ts_ms"', b'"type":"string","optional":false,"field":"ts_ms"'),
+    )
+    for old, new in edits:
+        assert old in (record.value or b"")
+        produce(pipeline, "t", record.key, (record.value or b"").replace(old, new))
+    produce(pipeline, "t", (other.key or b"").replace(b'"int32"', b'"int64"'), other.value or b"")
+    expected = {DifferenceKind.UNREADABLE: len(edits), DifferenceKind.GHOST: 1}
+    checks = VerifyRequest(), VerifyRequest(checksums=False), VerifyRequest(history=True)
+    for request in checks:
+        assert findings(pipeline, "t", request) == expected, request
+    assert findings(pipeline, "t", VerifyRequest(repair=RepairMode.YES)) == expected
+    for request in (checks[0], checks[2]):
+        assert pipeline.verify(request).clean, request
+    keys = compacted_by_bytes(pipeline, "t")
+    assert len(keys) == 3 and other.key in keys

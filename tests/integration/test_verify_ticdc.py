@@ -151,3 +151,29 @@ def test_without_the_extension_only_doubled_deletes_show(
     doubled, deleted = damage.last(6), damage.last(4)
     damage.produce((doubled.key, doubled.value, doubled.partition), (deleted.key, None, deleted.partition))
     assert verdict(pipeline.verify(HISTORY), "orders").findings == {Kind.DUPLICATE: 1}
+
+
+def test_a_key_in_place_of_the_row_and_a_longer_key_are_found(
+    pipeline: Pipeline, root: Any, database: str, registry: str
+) -> None:
+    pipeline.properties |= {"value.format": "ticdc-avro", "schema-registry": registry}
+    name = f"`{database}`.t"
+    execute(root, f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)", f"INSERT INTO {name} VALUES (1, 1), (2, NULL)")
+    pipeline.snapshot()
+    execute(root, f"ALTER TABLE {name} ADD w INT")
+    pipeline.drain()
+    assert pipeline.verify().clean
+    damage = TopicDamage(pipeline, "t", registry)
+    lacking, twin = damage.last(2), damage.last(1)
+    assert lacking.key is not None and twin.key is not None
+    longer = twin.key[:-1] + bytes((twin.key[-1] | 0x80, 0))
+    damage.produce((lacking.key, lacking.key, lacking.partition), (longer, twin.value, twin.partition))
+    for request in (VerifyRequest(), HISTORY):
+        found = verdict(pipeline.verify(request), "t")
+        assert (found.findings, found.columns) == ({Kind.DIFFERING: 1, Kind.GHOST: 1}, {"v": 1, "w": 1}), (
+            request,
+            found,
+        )
+    assert verdict(pipeline.verify(REPAIR), "t").repaired == {Kind.DIFFERING: 1, Kind.GHOST: 1}
+    assert pipeline.verify(HISTORY).clean
+    assert [r.value is None for r in pipeline.records("t") if r.key == longer] == [False, True]

@@ -110,6 +110,11 @@ class TableRecords:
         event = {"before": None, "after": None, "source": SOURCE, "ts_ms": 1, **members}
         options = table_options.table_options(self.cfg, self.table)
         text = table_options.envelope_text(self.cfg, self.table, options)
+        if text.value_schema is not None:
+            fields = {field["field"]: field for field in json.loads(text.value_schema)["fields"]}
+            event = {name: event.get(name) for name in (*fields, *members)}
+            source = {field["field"]: event["source"].get(field["field"]) for field in fields["source"]["fields"]}
+            event["source"] = source | {n: v for n, v in event["source"].items() if n not in SOURCE}
         record = None if key is None else _wrapped(text.key_schema, key), _wrapped(text.value_schema, event)
         if self.formats is None:
             return (*record, [])

@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.verify.avro_schemas import ReadableSchema, readable_schema
-from airflow_provider_mysql_cdc.cdc.verify.event_record import UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.event_record import Row, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.value_form import Forms
 
 LookupSchema = Callable[[F.ConverterPart, str], str | None]
@@ -62,6 +62,7 @@ class AvroPayloads:
                 remedy="install airflow-provider-mysql-cdc[avro] where Spark's executors run (docs/avro.md)",
             ) from error
         self._decode: Callable[[io.BytesIO, Any, None], Any] = fastavro.schemaless_reader
+        self._encode: Callable[[io.BytesIO, Any, Any], None] = fastavro.schemaless_writer
         self._part, self._lookup, self._guids = part, lookup_schema, guids
         self._header = f"__{part}_schema_id"
         self._schemas: dict[bytes, ReadableSchema | str] = {}
@@ -76,10 +77,7 @@ class AvroPayloads:
         Raises:
             UnreadableRecord: It is not Avro in this wire format, or its schema is unknown.
         """
-        mark, start = (self._header_mark(headers), 0) if self._guids else (data[:_PREFIX_BYTES], _PREFIX_BYTES)
-        schema = self._schemas.get(mark)
-        if not isinstance(schema, ReadableSchema):
-            schema = self._load(mark, schema)
+        mark, start, schema = self._schema_of(data, headers)
         stream = io.BytesIO(data)
         stream.seek(start)
         try:
@@ -93,6 +91,19 @@ class AvroPayloads:
         if stream.tell() != len(data):
             raise UnreadableRecord(f"the {self._part} has bytes after its value of schema {self._id(mark)}")
         return AvroPayload(value, schema)
+
+    def is_exact(self, data: bytes, headers: Headers = ()) -> bool:
+        """Return whether no other bytes of its schema hold the same; arguments and errors as for ``payload``."""
+        _, start, schema = self._schema_of(data, headers)
+        stream, written = io.BytesIO(data), io.BytesIO()
+        stream.seek(start)
+        self._encode(written, schema.parsed, self._decode(stream, schema.parsed, None))
+        return written.getvalue() == data[start:]
+
+    def _schema_of(self, data: bytes, headers: Headers) -> tuple[bytes, int, ReadableSchema]:
+        mark, start = (self._header_mark(headers), 0) if self._guids else (data[:_PREFIX_BYTES], _PREFIX_BYTES)
+        schema = self._schemas.get(mark)
+        return mark, start, schema if isinstance(schema, ReadableSchema) else self._load(mark, schema)
 
     def _header_mark(self, headers: Headers) -> bytes:
         mark = next((content for name, content in headers if name == self._header), None)
@@ -151,3 +162,7 @@ class AvroPart:
         """Return the payload and the forms of its values; arguments and errors as for ``AvroPayloads.payload``."""
         payload = self._payloads.payload(data, headers)
         return payload.value, payload.schema.forms if self._is_key else payload.schema.row_forms
+
+    def is_exact(self, data: bytes, fields: Row, headers: Headers = ()) -> bool:
+        """Return whether a key is in the bytes that the stream writes for its fields."""
+        return self._payloads.is_exact(data, headers)

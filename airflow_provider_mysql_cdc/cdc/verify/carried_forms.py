@@ -40,7 +40,7 @@ class FormCarrier:
             return row
         if forms is not self._last:
             changed = changed_forms(self._forms, forms)
-            self._last, self._carried = forms, {name: list(form) for name, (form, _) in changed.items()}
+            self._last, self._carried = forms, {name: form.to_json() for name, (form, _) in changed.items()}
         return {**row, FORMS_MEMBER: self._carried} if self._carried else row
 
 
@@ -68,10 +68,10 @@ class CarriedRowComparison:
         return compare_rows(values, event_values, columns, forms, event_forms)
 
 
-def _take_forms(row: Mapping[str, Any], columns: ComparedColumns) -> tuple[Row, Forms | None]:
-    """Return the values of a row and their forms; None if its records have no schemas."""
+def _take_forms(row: Mapping[str, Any], columns: ComparedColumns) -> tuple[Row, Forms]:
+    """Return the values of a row and their forms: those of the table's structure where it carries no others."""
     carried = row.get(FORMS_MEMBER)
     if carried is None:
-        return row, columns.forms if columns.has_schemas else None
+        return row, columns.forms
     values = {name: value for name, value in row.items() if name != FORMS_MEMBER}
-    return values, {**columns.forms, **{name: ValueForm(*form) for name, form in carried.items()}}
+    return values, {**columns.forms, **{name: ValueForm.from_json(form) for name, form in carried.items()}}

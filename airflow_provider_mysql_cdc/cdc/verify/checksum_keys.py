@@ -58,7 +58,7 @@ class KeyTexts:
     """
 
     def __init__(self, prefix: bytes, fields: tuple[str, ...]) -> None:
-        self.prefix, self._fields = prefix, fields
+        self.prefix, self.fields = prefix, fields
         members = b",".join(re.escape(dumps(name).encode()) + b":" + PLAIN_VALUE for name in fields)
         self._is_plain = re.compile(rb"\{" + members + rb"\}").fullmatch
         self._are_plain = matcher_of_lines(rb"\{" + members + rb"\}")
@@ -90,7 +90,7 @@ class KeyTexts:
     def _is_written_so(self, text: bytes) -> bool:
         try:
             fields = orjson.loads(text)
-            return isinstance(fields, dict) and tuple(fields) == self._fields and orjson.dumps(fields) == text
+            return isinstance(fields, dict) and tuple(fields) == self.fields and orjson.dumps(fields) == text
         except (ValueError, TypeError):
             return False
 

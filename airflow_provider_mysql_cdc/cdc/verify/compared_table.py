@@ -63,6 +63,14 @@ class ComparedTable:
         """
         return event if self.written is None else self.written.complete(event)
 
+    def writes_key(self, record: EventRecord) -> bool:
+        """Return whether a record's key is in the bytes that the stream writes, as far as it is known.
+
+        Args:
+            record: The record.
+        """
+        return self.written is None or self.written.wrote_key(record)
+
     def names_no_row(self, event: EventRecord) -> bool:
         """Return whether an event has a former key of the table, and does not say the present one.
 

@@ -43,6 +43,16 @@ class PayloadReader(Protocol):
         """
         ...
 
+    def is_exact(self, data: bytes, fields: Row, headers: Headers = ()) -> bool:
+        """Return whether a key is in the bytes that the stream writes for its fields.
+
+        Args:
+            data: The key.
+            fields: What was read.
+            headers: The record's headers.
+        """
+        ...
+
 
 class EnvelopeEvents:
     """Read the records of a topic of change events, of contract 3.x or 1.9.
@@ -57,11 +67,16 @@ class EnvelopeEvents:
 
     def read(self, key: bytes | None, value: bytes | None, headers: Headers = ()) -> EventRecord:
         """Return what a record says; see ``EventReader``."""
-        fields, key_forms = (None, None) if key is None else self._keys.read(key, headers)
-        if fields is not None and not isinstance(fields, dict):
-            raise UnreadableRecord("the key is no object")
+        fields, key_forms, exact = None, None, True
+        if key is not None:
+            fields, key_forms = self._keys.read(key, headers)
+            if fields is not None and not isinstance(fields, dict):
+                raise UnreadableRecord("the key is no object")
+            exact = fields is None or self._keys.is_exact(key, fields, headers)
         if value is None:  # of a table without a key, the tombstone has no key either
-            return EventRecord(NO_CHANGE, fields, None, None, _NO_SOURCE, None, key_forms)
+            return EventRecord(
+                NO_CHANGE, fields, None, None, _NO_SOURCE, None, key_forms, key_bytes=key, key_exact=exact
+            )
         event, forms = self._values.read(value, headers)
         if not isinstance(event, dict):
             raise UnreadableRecord("the value is no object")
@@ -77,7 +92,8 @@ class EnvelopeEvents:
         for name, row, wanted in (("before", before, rows[0]), ("after", after, rows[1])):
             if (row is not None and not isinstance(row, dict)) or wanted is (row is None):
                 raise UnreadableRecord(_misfit(op, name, row, wanted))
-        return EventRecord(op, fields, before, after, source, forms, key_forms, 0, event.get("transaction"))
+        more = event.get("transaction"), key, exact
+        return EventRecord(op, fields, before, after, source, forms, key_forms, 0, *more)
 
 
 def require_members(members: Mapping[str, Any], known: Set[str], where: str) -> None:

@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
-
-import orjson
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.equal_rows import StreamPasses, event_mark
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.key_history import step_bytes
+from airflow_provider_mysql_cdc.cdc.verify.record_keys import FOREIGN_KEY, raw_identity
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
-
-_ONE_NUMBER = re.compile(rb'\{"([ !#-\[\]-~]*)":(?:0|-?[1-9][0-9]{0,17})\}')
-"""A key of one whole number, which is canonical as it is."""
-_WITH_SCHEMA = frozenset({"schema", "payload"})
-
-
-def key_bytes_of(key: bytes, fields: frozenset[str]) -> bytes | None:
-    """Return the canonical bytes of a key in JSON, with or without its schema; None if it has other fields.
-
-    Args:
-        key: The record's key.
-        fields: The fields of the table's key.
-
-    Raises:
-        UnreadableRecord: It is not a key.
-    """
-    if (number := _ONE_NUMBER.fullmatch(key)) is not None:
-        return key if len(fields) == 1 and number[1].decode() in fields else None
-    try:
-        document = orjson.loads(key)
-        # A key may consist of columns of these names, but their values are no objects.
-        with_schema = document.keys() == _WITH_SCHEMA and isinstance(document["schema"], dict)
-        row = document["payload"] if with_schema else document
-        return row_bytes(row) if row.keys() == fields else None
-    except (ValueError, TypeError, AttributeError) as error:
-        raise UnreadableRecord(f"the key cannot be read: {error}") from None
 
 
 def event_entries(
@@ -64,6 +36,9 @@ def event_entries(
         UnreadableRecord: The event does not say which row it is about.
     """
     partition, offset = place
+    if not compared.writes_key(record):
+        yield from _foreign_entries(compared, record, place, headers)
+        return
     if not record.op:
         if (
             compared.own_key
@@ -74,10 +49,10 @@ def event_entries(
             row = compared.identity.record_key(record)
             yield FoldEntry(compared.number, EntryKind.TOMBSTONE, partition, offset, 0, row, b"")
         return
-    record = compared.completed(record)
     if compared.written is not None:
         # A repair deletes the row of an event without a key by another one.
         compared.written.require_own(record, has_key=bool(compared.identity.key_fields) and not is_repair(headers))
+    record = compared.completed(record)
     number, order = compared.number, compared.order_of(record.source)
     if record.op == "t":
         yield FoldEntry(number, EntryKind.TRUNCATE, partition, offset, order, b"", b"")
@@ -104,6 +79,29 @@ def event_entries(
         yield FoldEntry(number, kind, partition, offset, order, after, _stored(compared, record))
 
 
+def _foreign_entries(
+    compared: ComparedTable, record: EventRecord, place: tuple[int, int], headers: Headers
+) -> Iterator[FoldEntry]:
+    """Yield the entries of a record whose key is not in the bytes that the stream writes, but may read as a row's.
+
+    Consumers by key keep it beside the row, so the bytes are its identity, which no row has.
+
+    Raises:
+        UnreadableRecord: The key chooses no row, or it is not known which table it is of.
+    """
+    if not compared.own_key or record.key_bytes is None or not (record.op or compared.alone):
+        raise UnreadableRecord(FOREIGN_KEY)
+    key, order = raw_identity(record.key_bytes), compared.order_of(record.source)
+    if record.after is not None:
+        value = _stored(compared, compared.completed(record))
+        yield FoldEntry(compared.number, EntryKind.ALIVE, *place, order, key, value)
+        return
+    if not is_repair(headers):  # it takes nothing away by its bytes, and a row by its values
+        yield FoldEntry(compared.number, EntryKind.UNREADABLE, *place, 0, key, FOREIGN_KEY.encode())
+    kind = EntryKind.DEAD if record.op else EntryKind.TOMBSTONE
+    yield FoldEntry(compared.number, kind, *place, order, key, b"")
+
+
 def history_entry(
     compared: ComparedTable, record: EventRecord, place: tuple[int, int], headers: Headers
 ) -> FoldEntry | None:
@@ -115,21 +113,13 @@ def history_entry(
         place: Its partition and offset.
         headers: Its headers.
     """
-    if not compared.own_key or record.key is None or record.op == "t":
+    if not compared.own_key or record.key is None or record.op == "t" or not compared.writes_key(record):
         return None
     record = compared.completed(record)
     order = compared.order_of(record.source)
-    if unit_fields := compared.columns.unit_fields():
-        before, after = (_without(row, unit_fields) for row in (record.before, record.after))
-        value = step_bytes(replace(record, before=before, after=after), order, headers, compared.columns.is_unknown)
-    else:
-        value = step_bytes(record, order, headers, compared.columns.is_unknown)
+    value = step_bytes(record, order, headers, compared.columns.is_unknown)
     step_order, key = compared.step_order(record.source), compared.identity.record_key(record)
     return FoldEntry(compared.number, EntryKind.STEP, *place, step_order, key, value)
-
-
-def _without(row: Row | None, fields: frozenset[str]) -> Row | None:
-    return None if row is None else {name: value for name, value in row.items() if name not in fields}
 
 
 def row_entry(compared: ComparedTable, record: EventRecord, partition: int) -> FoldEntry:

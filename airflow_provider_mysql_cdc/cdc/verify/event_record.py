@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
@@ -36,6 +36,8 @@ class EventRecord:
         key_forms: How those of the key are written; None if the record does not say.
         structure: Number of the structure that the table had then (``written_structures``).
         transaction: The transaction block; None if there is none.
+        key_bytes: The key as it is.
+        key_exact: Whether the key is in the bytes that the stream writes for its fields, in their order.
     """
 
     op: str
@@ -47,6 +49,8 @@ class EventRecord:
     key_forms: Forms | None = None
     structure: int = 0
     transaction: Row | None = None
+    key_bytes: bytes | None = field(default=None, compare=False)
+    key_exact: bool = field(default=True, compare=False)
 
 
 class EventReader(Protocol):

@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.equal_rows import EqualRowEvent, count_rows
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyStep, check_history, read_step
 from airflow_provider_mysql_cdc.cdc.verify.key_state import KeyState, Truncates
-from airflow_provider_mysql_cdc.cdc.verify.record_keys import OF_ANY_TABLE, OF_PLACE
+from airflow_provider_mysql_cdc.cdc.verify.record_keys import FOREIGN_KEY, OF_ANY_TABLE, OF_PLACE, is_raw
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import RowDifference
 from airflow_provider_mysql_cdc.cdc.verify.row_history import check_row_history
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes, stored_row
@@ -297,7 +297,7 @@ class BucketFold:
             if event_row is not None and table in self._moving and state.has_delete_without_place():
                 self._counts(table).undecided += 1
             elif event_row is not None:
-                self._note(replace(found, kind=DifferenceKind.GHOST))
+                self._note(replace(found, kind=DifferenceKind.GHOST, reason=FOREIGN_KEY if is_raw(key) else ""))
         elif event_row is None:
             self._note(replace(found, kind=DifferenceKind.MISSING))
         elif state.row != event_row:

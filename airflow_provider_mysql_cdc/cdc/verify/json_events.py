@@ -10,8 +10,9 @@ from typing import Any, NoReturn
 import orjson
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
-from airflow_provider_mysql_cdc.cdc.verify.event_record import UnreadableRecord
-from airflow_provider_mysql_cdc.cdc.verify.value_form import Forms
+from airflow_provider_mysql_cdc.cdc.verify.event_record import Row, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.exact_json import is_exact_json
+from airflow_provider_mysql_cdc.cdc.verify.value_form import Forms, SchemaForms
 
 _MEMBERS = {"schema", "payload"}
 _HEAD, _PAYLOAD = b'{"schema":', b',"payload":'
@@ -47,6 +48,40 @@ class PlainJson:
             )
         return document, None
 
+    def is_exact(self, data: bytes, fields: Row, headers: Headers = ()) -> bool:
+        """Return whether a key is in the bytes that the stream writes for its fields."""
+        return is_exact_json(data, len(fields))
+
+
+class _DescribedForms(SchemaForms):
+    """Hold what a schema says, and whether it is in the bytes that the stream writes."""
+
+    def __init__(self, forms: Forms, schema: Mapping[str, Any], *, exact: bool) -> None:
+        super().__init__(forms, schema)
+        self.exact = exact
+        self._names = _names(schema)
+        self._structs = {field["field"]: _names(field) for field in schema["fields"] if field["type"] == "struct"}
+
+    def require_described(self, part: str, payload: Any) -> None:
+        """Check that a payload has the members that its schema names: by these, consumers take it apart.
+
+        Raises:
+            UnreadableRecord: It has others.
+        """
+        if not isinstance(payload, dict):
+            return
+        structs = [(payload, self._names), *((payload.get(name), names) for name, names in self._structs.items())]
+        for struct, names in structs:
+            if isinstance(struct, dict) and struct.keys() != names:
+                more = ", ".join(sorted(map(str, struct.keys() - names)))
+                lacking = f"the {part} lacks members that its schema names: {', '.join(sorted(names - struct.keys()))}"
+                unnamed = f"the {part} has members that the stream does not write: {more}, which its schema lacks"
+                raise UnreadableRecord(unnamed if more else lacking)
+
+
+def _names(schema: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(field["field"] for field in schema["fields"])
+
 
 class JsonWithSchemas:
     """Read keys or values with schemas, of which each is parsed once.
@@ -58,8 +93,8 @@ class JsonWithSchemas:
 
     def __init__(self, part: str, forms_of: Callable[[Mapping[str, Any]], Forms]) -> None:
         self._part, self._forms_of = part, forms_of
-        self._forms: dict[bytes, Forms] = {}
-        self._last: tuple[bytes, Forms] = b"\0", {}
+        self._forms: dict[bytes, _DescribedForms] = {}
+        self._last: tuple[bytes, _DescribedForms | None] = b"\0", None
 
     def read(self, data: bytes, headers: Headers = ()) -> tuple[Any, Forms | None]:
         """Return the payload and the forms of its values.
@@ -72,7 +107,7 @@ class JsonWithSchemas:
             UnreadableRecord: They are not JSON with a schema.
         """
         head, forms = self._last
-        if not data.startswith(head):
+        if forms is None or not data.startswith(head):
             end = data.find(_PAYLOAD) + len(_PAYLOAD)
             known = self._forms.get(data[:end])
             if known is None:
@@ -81,8 +116,17 @@ class JsonWithSchemas:
         # What comes before is an object up to its member payload. A single value up to the last brace is that member.
         if data.endswith(b"}"):
             with suppress(orjson.JSONDecodeError):
-                return orjson.loads(memoryview(data)[len(head) : -1]), forms
+                payload = orjson.loads(memoryview(data)[len(head) : -1])
+                forms.require_described(self._part, payload)
+                return payload, forms
         return self._read_new(data, b"")
+
+    def is_exact(self, data: bytes, fields: Row, headers: Headers = ()) -> bool:
+        """Return whether a key is in the bytes that the stream writes for its fields."""
+        end = data.find(_PAYLOAD) + len(_PAYLOAD)
+        forms = self._forms.get(data[:end])
+        is_whole = forms is not None and forms.exact and data.endswith(b"}")
+        return is_whole and is_exact_json(data[end:-1], len(fields))
 
     def _read_new(self, data: bytes, head: bytes) -> tuple[Any, Forms]:
         """Read a document in full, and keep the forms of its schema if it ends where the payload begins."""
@@ -95,7 +139,8 @@ class JsonWithSchemas:
         if schema is None and payload is None:
             return None, {}
         try:
-            forms = self._forms_of(schema)
+            exact = head.startswith(_HEAD) and is_exact_json(head[len(_HEAD) : -len(_PAYLOAD)], len(schema))
+            forms = _DescribedForms(self._forms_of(schema), schema, exact=exact)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UnreadableRecord(
                 f"the schema of the {self._part} is none of Connect's ({type(error).__name__}: {error})"
@@ -105,6 +150,7 @@ class JsonWithSchemas:
                 if len(self._forms) >= _MAX_SCHEMAS:
                     self._forms.clear()
                 self._forms[head] = forms
+        forms.require_described(self._part, payload)
         return payload, forms
 
 

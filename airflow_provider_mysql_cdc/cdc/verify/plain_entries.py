@@ -30,13 +30,12 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import (
 )
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import EVENT_RUN, PLACE, ROW_RUN, EntryBlocks
-from airflow_provider_mysql_cdc.cdc.verify.event_entries import key_bytes_of
 from airflow_provider_mysql_cdc.cdc.verify.event_layout import event_layout
-from airflow_provider_mysql_cdc.cdc.verify.event_record import UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.exact_json import is_exact_json
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import EventSlice, JsonSlices, value_prefix
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.row_records import WrittenRow
-from airflow_provider_mysql_cdc.cdc.verify.row_text import MAX_VALUE_CHARACTERS
+from airflow_provider_mysql_cdc.cdc.verify.row_text import MAX_VALUE_CHARACTERS, row_bytes
 
 
 class PlainKeys:
@@ -44,14 +43,15 @@ class PlainKeys:
 
     Args:
         prefix: What keys of the table's present structure begin with; empty for keys without schemas.
-        fields: The fields of the key.
+        fields: The fields of the key, in order.
     """
 
-    def __init__(self, prefix: bytes, fields: frozenset[str]) -> None:
+    def __init__(self, prefix: bytes, fields: tuple[str, ...]) -> None:
         self._prefix, self._fields = prefix, fields
-        members = b",".join(re.escape(orjson.dumps(name)) + b":" + PLAIN_VALUE for name in sorted(fields))
-        self._is_canonical = re.compile(rb"\{" + members + rb"\}").fullmatch
-        self._are_canonical = matcher_of_lines(rb"\{" + members + rb"\}")
+        members = b",".join(re.escape(orjson.dumps(name)) + b":" + PLAIN_VALUE for name in fields)
+        # An identity has its members in the order of their names.
+        pattern = rb"\{" + members + rb"\}" if tuple(sorted(fields)) == fields else rb"(?!)"
+        self._is_canonical, self._are_canonical = re.compile(pattern).fullmatch, matcher_of_lines(pattern)
 
     def identity_of(self, key: bytes) -> bytes | None:
         """Return the canonical bytes of a key; None where it has to be read.
@@ -67,9 +67,11 @@ class PlainKeys:
         if self._is_canonical(fields) is not None and len(fields) <= MAX_VALUE_CHARACTERS:
             return fields
         try:
-            return key_bytes_of(key, self._fields)
-        except UnreadableRecord:
+            row = orjson.loads(fields)
+        except ValueError:
             return None
+        is_own = isinstance(row, dict) and tuple(row) == self._fields and is_exact_json(fields, len(row))
+        return row_bytes(row) if is_own else None
 
     def identities_of(self, keys: Sequence[bytes | None]) -> Sequence[bytes | None]:
         """Return the canonical bytes of several keys.
@@ -235,14 +237,14 @@ def plain_parts(
         compared: The table.
         formats: The formats of records; None when all of them are JSON.
     """
-    fields = compared.identity.key_fields
     if formats is not None:
         return _avro_parts(cfg, compared, formats)
     prefix = value_prefix(cfg, compared.table)
     if prefix is None:
         return None
     row = event_layout(cfg, compared.table, has_schema=bool(prefix)).row
-    return PlainKeys(key_texts(cfg, compared.table).prefix, fields), JsonSlices(compared.table.id, prefix, row)
+    keys = key_texts(cfg, compared.table)
+    return PlainKeys(keys.prefix, keys.fields), JsonSlices(compared.table.id, prefix, row)
 
 
 def _avro_parts(cfg: ConnectorConfig, compared: ComparedTable, formats: RecordFormats) -> tuple[Keys, Slices] | None:

@@ -21,6 +21,7 @@ OF_ANY_TABLE = b"any"
 """Value of the entry of a tombstone that does not name its table."""
 OF_PLACE = b"place"
 """Value of the entry of a record without a key that a repair has settled, at that record's place."""
+FOREIGN_KEY = "its key is not in the bytes that the stream writes: compaction keeps it beside the row's"
 _KEY_MEMBER = "\0key"
 _RAW_START = b'{"\\u0000key":'
 MAX_REASON_CHARACTERS = 300
@@ -93,7 +94,7 @@ class RecordKeys:
             # every table of the topic.
             fields = self._reader.read(record.key, None, record.headers)
             tables = [t for t in self._tables if _names_row(t, fields) and number in (None, t.number)]
-            rows, of_any = [(t.number, t.identity.record_key(fields)) for t in tables], OF_ANY_TABLE
+            rows, of_any = [(t.number, _identity(t, fields)) for t in tables], OF_ANY_TABLE
         for table, identity in rows:
             value = b"" if record.value is not None else of_any
             yield FoldEntry(table, EntryKind.REPAIRED, *place, 0, identity, value)
@@ -126,11 +127,31 @@ class RecordKeys:
         if only is None:
             return None
         if _names_row(only, key):
-            return only.number, only.identity.record_key(key)
+            return only.number, _identity(only, key)
         columns: Mapping[str, Any] = only.columns.declared
         if only.identity.key_fields and any(name in columns for name in key.key or ()):
             return None
         return only.number, raw_identity(record.key)
+
+
+def named_row(compared: ComparedTable, reader: EventReader, record: TopicRecord) -> bytes | None:
+    """Return the identity of the row that a record's key names, in whatever bytes; None for one that names none.
+
+    Args:
+        compared: The record's table.
+        reader: Reads its records.
+        record: The record.
+    """
+    with suppress(UnreadableRecord):
+        fields = reader.read(record.key, None, record.headers)
+        return compared.identity.record_key(fields) if _names_row(compared, fields) else None
+    return None
+
+
+def _identity(compared: ComparedTable, record: EventRecord) -> bytes:
+    if record.key_bytes is None or compared.writes_key(record):
+        return compared.identity.record_key(record)
+    return raw_identity(record.key_bytes)
 
 
 def _names_row(compared: ComparedTable, record: EventRecord) -> bool:

@@ -5,26 +5,22 @@ from __future__ import annotations
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Context, Decimal
 from enum import Enum
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.unavailable import placeholder_bytes
 from airflow_provider_mysql_cdc.cdc.verify.event_record import Row
 from airflow_provider_mysql_cdc.cdc.verify.row_text import same_value
-from airflow_provider_mysql_cdc.cdc.verify.value_form import DECIMAL, Forms, ValueForm
-from airflow_provider_mysql_cdc.cdc.verify.value_meaning import equal_meanings, meaning
+from airflow_provider_mysql_cdc.cdc.verify.value_form import UNWRITTEN, Forms, ValueForm
+from airflow_provider_mysql_cdc.cdc.verify.value_meaning import Kind, equal_meanings, meaning
 
-# Forms in which a value that they cannot represent is written as null (``nulled_values``).
-_NULLING_NAMES = frozenset(
-    {"org.apache.kafka.connect.data.Time", "io.debezium.time.IsoTime", "io.debezium.time.NanoTimestamp"}
-)
-# Digits of a quotient of decimals, which have 65 at most; with fewer, one could be rounded to a power of ten.
-_WIDE = Context(prec=140)
-# The unit of values of these forms depends on the column's declaration at the time.
-_DECLARED_NAMES = frozenset(
-    {DECIMAL, *(f"io.debezium.time.{name}" for name in ("Timestamp", "MicroTimestamp", "Time", "MicroTime"))}
-)
+_DAY = 86_400 * 10**9
+# First and last nanosecond of the forms in which other values are written as null (``nulled_values``).
+_HELD: Mapping[str, tuple[Kind, int, int]] = {
+    "org.apache.kafka.connect.data.Time": (Kind.TIME, 0, _DAY),
+    "io.debezium.time.IsoTime": (Kind.TIME, 0, _DAY - 1),
+    "io.debezium.time.NanoTimestamp": (Kind.DATETIME, -(1 << 63), (1 << 63) - 1),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +40,6 @@ class ComparedColumns:
     null_if_unknown: frozenset[str] = frozenset()
     placeholders: frozenset[str] = frozenset()
     has_schemas: bool = True
-
-    def unit_fields(self) -> frozenset[str]:
-        """Return the fields whose values do not say in which unit they are: without schemas, that may have changed."""
-        names = (name for name, form in self.declared.items() if form.name in _DECLARED_NAMES)
-        return frozenset() if self.has_schemas else frozenset(names)
 
     def is_unknown(self, name: str, value: Any) -> bool:
         """Return whether a value may stand for one that the row image has left out.
@@ -109,20 +100,18 @@ def compare_rows(
         event_row: The row after the event.
         columns: The table's columns.
         table_forms: Forms of the row's values; None for ``columns.forms``.
-        event_forms: Forms of the event's values; None if they are not known, which are then taken for
-            ``columns.forms``.
+        event_forms: Forms of the event's values; None for ``columns.forms``.
     """
-    # Without schemas, other columns are the only sign of an earlier structure.
-    changed = event_forms is None and event_row.keys() != table_row.keys()
     found: dict[_Outcome, list[str]] = {outcome: [] for outcome in _Outcome}
     for name, value in table_row.items():
-        if name not in event_row:
-            found[_Outcome.LACKING].append(name)
-            continue
         form = (columns.forms if table_forms is None else table_forms).get(name)
         event_form = (columns.forms if event_forms is None else event_forms).get(name)
-        comparison = _ColumnComparison(columns, name, form, event_form, changed)
-        found[comparison.compare(value, event_row[name])].append(name)
+        if name not in event_row:
+            found[_Outcome.DIFFERENT if event_form == UNWRITTEN else _Outcome.LACKING].append(name)
+            continue
+        forms = (event_form,) if event_form is None else (event_form._replace(others=()), *event_form.others)
+        outcomes = {_ColumnComparison(columns, name, form, each).compare(value, event_row[name]) for each in forms}
+        found[outcomes.pop() if len(outcomes) == 1 else _Outcome.INCOMPARABLE].append(name)
     return RowDifference(
         *(tuple(found[o]) for o in (_Outcome.DIFFERENT, _Outcome.LACKING, _Outcome.UNKNOWN, _Outcome.INCOMPARABLE))
     )
@@ -137,14 +126,12 @@ class _ColumnComparison:
         name: The column's field.
         form: Form of the table's value.
         event_form: Form of the event's value.
-        changed: Whether the event may have been written under an earlier structure, and does not say its forms.
     """
 
     columns: ComparedColumns
     name: str
     form: ValueForm | None
     event_form: ValueForm | None
-    changed: bool
 
     def compare(self, value: Any, event_value: Any) -> _Outcome:
         same_form = self.form == self.event_form
@@ -157,11 +144,10 @@ class _ColumnComparison:
         form, event_form = self._declared(self.form), self._declared(self.event_form)
         meant = None if form is None else meaning(value, form)
         event_meant = None if event_form is None else meaning(event_value, event_form)
-        if meant is None or event_meant is None:
-            return _Outcome.DIFFERENT if same_form else _Outcome.INCOMPARABLE
-        equal = equal_meanings(meant, event_meant)
-        if equal is None or (not equal and self._may_have_other_unit(form, meant.value, event_meant.value)):
-            return _Outcome.INCOMPARABLE
+        equal = None if meant is None or event_meant is None else equal_meanings(meant, event_meant)
+        if equal is None:
+            altered = event_form is None or event_form.altered
+            return _Outcome.INCOMPARABLE if altered and not same_form else _Outcome.DIFFERENT
         return _Outcome.EQUAL if equal else _Outcome.DIFFERENT
 
     def _compare_null(self, value: Any, event_value: Any) -> _Outcome:
@@ -171,36 +157,18 @@ class _ColumnComparison:
             return _Outcome.UNKNOWN
         if value is None and is_placeholder(event_value, self.columns.placeholders):
             return _Outcome.UNKNOWN
-        null_form = self._declared(self.form if value is None else self.event_form)
-        if self.form != self.event_form and null_form is not None and null_form.name in _NULLING_NAMES:
-            return _Outcome.UNKNOWN
-        return _Outcome.DIFFERENT
-
-    def _may_have_other_unit(self, form: ValueForm | None, value: Any, event_value: Any) -> bool:
-        """Return whether two values may be equal, and only written in the units of two declarations."""
-        if form is None or form.name not in _DECLARED_NAMES:
-            return False
-        if self.changed:
-            return _differ_in_unit(value, event_value)
-        # MODIFY leaves the names of columns as they are. A point in time is not a thousand times another one by chance.
-        return not self.columns.has_schemas and form.name != DECIMAL and _is_in_thousands(value, event_value)
+        forms = self._declared(self.form), self._declared(self.event_form)
+        null_form, form = forms if value is None else reversed(forms)
+        held = None if null_form is None or self.form == self.event_form else _HELD.get(null_form.name)
+        if held is None:
+            return _Outcome.DIFFERENT
+        meant = None if form is None else meaning(event_value if value is None else value, form)
+        kind, first, last = held
+        is_held = meant is not None and meant.kind is kind and first <= meant.value <= last
+        return _Outcome.DIFFERENT if is_held else _Outcome.UNKNOWN
 
     def _declared(self, form: ValueForm | None) -> ValueForm | None:
         return self.columns.declared.get(self.name, form) if form == self.columns.forms.get(self.name) else form
-
-
-def _differ_in_unit(value: Any, event_value: Any) -> bool:
-    """Return whether two numbers would be equal in other units, which differ by a power of ten."""
-    if not value or not event_value:
-        return False
-    _, digits, _ = _WIDE.divide(Decimal(value), Decimal(event_value)).normalize(_WIDE).as_tuple()
-    return digits == (1,) and (value > 0) == (event_value > 0)
-
-
-def _is_in_thousands(value: Any, event_value: Any) -> bool:
-    """Return whether a number is a thousand or a million times the other, as milli- and microseconds are."""
-    low, high = sorted((value, event_value), key=abs)
-    return bool(low) and high in (low * 10**3, low * 10**6)
 
 
 def placeholder_texts(placeholder: str) -> frozenset[str]:

@@ -94,6 +94,8 @@ class TableVersions:
         moved_back: Where the stream was moved back to, before an earlier description of its structures, as
             ``source_place`` orders places; None if it was not.
         repeated: What was read again of the past of the last snapshot; None if nothing was.
+        unplaced: In place of ``versions`` the structures alone, where events do not say their place, as in TiCDC's
+            protocol.
     """
 
     versions: tuple[StructureVersion, ...]
@@ -101,6 +103,15 @@ class TableVersions:
     view_ts: int | None = None
     moved_back: int | None = None
     repeated: RepeatedRange | None = None
+    unplaced: tuple[Table, ...] = ()
+
+    def without_places(self, view_ts: int | None) -> TableVersions:
+        """Return the structures alone.
+
+        Args:
+            view_ts: As for this class.
+        """
+        return TableVersions((), view_ts=view_ts, unplaced=tuple(version.table for version in self.versions))
 
     def with_view(self, view: BinlogOffset) -> TableVersions:
         """Return the versions with what was read again of a snapshot's past.
@@ -126,6 +137,7 @@ class TableVersions:
             "view_ts": self.view_ts,
             "moved_back": self.moved_back,
             "repeated": None if repeated is None else [repeated.start, repeated.view, repeated.gtids],
+            "unplaced": [structure_json(table) for table in self.unplaced],
         }
 
     @classmethod
@@ -142,7 +154,8 @@ class TableVersions:
         )
         view_ts, moved_back = map(record.integer_or_none, _PLACES)
         repeated = None if data["repeated"] is None else RepeatedRange(*data["repeated"])
-        return cls(tuple(versions), record.flag("one_binlog"), view_ts, moved_back, repeated)
+        unplaced = tuple(map(read_structure, record.objects("unplaced")))
+        return cls(tuple(versions), record.flag("one_binlog"), view_ts, moved_back, repeated, unplaced)
 
 
 def read_versions(

@@ -34,7 +34,7 @@ from airflow_provider_mysql_cdc.cdc.verify.equal_rows import (
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_in_row
-from airflow_provider_mysql_cdc.cdc.verify.record_keys import is_raw
+from airflow_provider_mysql_cdc.cdc.verify.record_keys import is_raw, named_row
 from airflow_provider_mysql_cdc.cdc.verify.record_range import read_records
 from airflow_provider_mysql_cdc.cdc.verify.repair_writer import DeleteRepair, Kinds, RowRepair, TableRepair
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords, read_columns
@@ -160,9 +160,9 @@ class _TableReader:
         self._deletes: list[DeleteRepair] = []
         self._gone = 0
 
-    def rows(self, suspects: Iterable[Suspect]) -> dict[bytes, list[_ViewRow]]:
-        """Return the rows of suspects in the view, by identity; equal rows of a table without a key are all there."""
-        wanted = {suspect.key for suspect in suspects if not is_raw(suspect.key)}
+    def rows(self, identities: Iterable[bytes]) -> dict[bytes, list[_ViewRow]]:
+        """Return rows of the view, by identity; equal rows of a table without a key are all there."""
+        wanted = {identity for identity in identities if not is_raw(identity)}
         statements = SuspectRows(self.compared.table, self._options, self._columns)
         rows: dict[bytes, list[_ViewRow]] = {}
         if not wanted:
@@ -208,6 +208,11 @@ class _TableReader:
         """Return whether an entry is of a row that the last snapshot has read, whose past was read again."""
         repeated = None if self.compared.written is None else self.compared.written.repeated
         return repeated is not None and view_order(entry.value) == repeated.view
+
+    def named_by(self, records: Iterable[TopicRecord]) -> bytes | None:
+        """Return the identity of the row that the key of records names, in whatever bytes; None if it names none."""
+        named = (named_row(self.compared, self._reader, record) for record in records)
+        return next((identity for identity in named if identity is not None), None)
 
     def key_text(self, key: bytes) -> str:
         """Return a key as text, without values that must not be shown."""
@@ -290,8 +295,9 @@ def _place(record: TopicRecord) -> str:
 
 def _judge_keyed(reader: _TableReader, suspects: TableSuspects) -> JudgedTable:
     later = reader.later_events(suspects)
-    rows = reader.rows(suspects.suspects)
-    judged = [(s, _left_kinds(s, rows.get(s.key, []), later)) for s in suspects.suspects]
+    _judge_foreign_keys(reader, [(s, _left_kinds(s, (), later)) for s in suspects.suspects if is_raw(s.key)])
+    rows = reader.rows(suspect.key for suspect in suspects.suspects)
+    judged = [(s, _left_kinds(s, rows.get(s.key, []), later)) for s in suspects.suspects if not is_raw(s.key)]
     records = reader.records(place for suspect, kinds in judged if kinds for place in _places(suspect))
     for suspect, kinds in judged:
         found = rows.get(suspect.key, [])
@@ -305,6 +311,23 @@ def _judge_keyed(reader: _TableReader, suspects: TableSuspects) -> JudgedTable:
             else:
                 reader.add_delete(kinds, last, forgotten)
     return reader.judged(suspects.suspects)
+
+
+def _judge_foreign_keys(reader: _TableReader, judged: Sequence[tuple[Suspect, Kinds]]) -> None:
+    """Let keys be forgotten that no row has as bytes; a row that such a key names is written again behind that.
+
+    Consumers that read the key take a tombstone for a delete of that row.
+    """
+    records = reader.records(place for suspect, kinds in judged if kinds for place in _places(suspect))
+    forgotten = [[records[place] for place in _places(suspect) if place in records] for suspect, _ in judged]
+    named = [reader.named_by(each) for each in forgotten]
+    rows = reader.rows(identity for identity in named if identity is not None)
+    for (_, kinds), of_key, identity in zip(judged, forgotten, named, strict=True):
+        found = [] if identity is None else rows.get(identity, [])
+        if kinds and len(found) == 1:
+            reader.add_row(kinds, found[0], of_key)
+        elif kinds:
+            reader.add_delete(kinds, None, of_key)
 
 
 def _places(suspect: Suspect) -> Iterator[tuple[int, int]]:
@@ -348,7 +371,7 @@ def _judge_keyless(reader: _TableReader, suspects: TableSuspects) -> JudgedTable
             events[entry.key].append(EqualRowEvent.marked(place, added, entry.value))
             if added:
                 records[record.partition, record.offset] = record
-    found = reader.rows(suspects.suspects)
+    found = reader.rows(suspect.key for suspect in suspects.suspects)
     for key, suspect in wanted.items():
         rows = found.get(key, [])
         surplus = count_rows(events[key], has_view=has_view) - len(rows)

@@ -27,12 +27,12 @@ class TicdcEvents:
 
     def read(self, key: bytes | None, value: bytes | None, headers: Headers = ()) -> EventRecord:
         """Return what a record says; see ``EventReader``."""
-        fields, key_forms = None, None
+        fields, key_forms, exact = None, None, True
         if key is not None:
-            payload = self._keys.payload(key, headers)
+            payload, exact = self._keys.payload(key, headers), self._keys.is_exact(key, headers)
             fields, key_forms = payload.value, payload.schema.forms
         if value is None:
-            return EventRecord("d", fields, None, None, _NO_SOURCE, None, key_forms)
+            return EventRecord("d", fields, None, None, _NO_SOURCE, None, key_forms, key_bytes=key, key_exact=exact)
         payload = self._values.payload(value, headers)
         row, source, op = payload.value, _NO_SOURCE, "u"
         if _OPERATION in row:
@@ -40,4 +40,5 @@ class TicdcEvents:
             op = source[_OPERATION]
             if op not in _OPERATIONS:
                 raise UnreadableRecord(f"{_OPERATION} of the row is {op!r:.20}")
-        return EventRecord(op, fields, None, row, source, payload.schema.forms, key_forms)
+        forms = payload.schema.forms
+        return EventRecord(op, fields, None, row, source, forms, key_forms, key_bytes=key, key_exact=exact)

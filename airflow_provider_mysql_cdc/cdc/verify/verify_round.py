@@ -414,12 +414,12 @@ class VerifyRound:
     def _read_versions(self, names: Sequence[TableId], plan: BatchPlan) -> Mapping[TableId, TableVersions]:
         context = self.context
         view = context.job.latest().other_records.get(VIEW_KEY)
+        versions = read_versions(context.cfg, names, plan.end, plan.epoch + 1)
         if not context.cfg.is_ticdc:  # whose records say how they are written, and are in the order of their timestamps
-            versions = read_versions(context.cfg, names, plan.end, plan.epoch + 1)
             offset = None if view is None else BinlogOffset.from_json(view["offset"])
             return versions if offset is None else {name: each.with_view(offset) for name, each in versions.items()}
         view_ts = None if view is None else view.get("commit_ts")
-        return dict.fromkeys(names, TableVersions((), view_ts=view_ts))
+        return {name: each.without_places(view_ts) for name, each in versions.items()}
 
     def _topic_facts(self, topic: str, bounds: Mapping[int, tuple[int, int]], *, has_other_keys: bool) -> TopicFacts:
         lost = sum(first for first, _ in bounds.values())

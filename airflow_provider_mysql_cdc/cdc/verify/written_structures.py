@@ -17,11 +17,8 @@ from airflow_provider_mysql_cdc.cdc.verify.event_record import UNKNOWN_STRUCTURE
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.source_place import place_order, source_order
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions
-from airflow_provider_mysql_cdc.cdc.verify.value_form import Forms, ValueForm
-
-UNKNOWN_FORM = ValueForm("unknown")
-"""Stands for a form that is not known, because the event may be of several structures."""
-
+from airflow_provider_mysql_cdc.cdc.verify.value_form import UNWRITTEN, Forms
+from airflow_provider_mysql_cdc.cdc.verify.written_schemas import WrittenSchemas
 
 _END = (1 << 64) - 1
 
@@ -42,10 +39,16 @@ class WrittenStructures:
         self.view_ts, self.repeated = versions.view_ts, versions.repeated
         self._begins = [place_order(version.position) for version in versions.versions]
         self._forms: dict[int, tuple[Forms, Forms]] = {}
-        structures = [table, *(version.table for version in versions.versions)]
+        self._same: dict[int, frozenset[str]] = {}
+        structures, self._unplaced = [table, *(version.table for version in versions.versions)], versions.unplaced
+        of_each = [frozenset(column_field(cfg, c) for c in each.columns) for each in (*structures, *self._unplaced)]
         # Whatever columns are configured now, an event may have been written when others were.
-        self._fields = frozenset(column_field(cfg, column) for each in structures for column in each.columns)
-        keys = [_key_fields(cfg, each) for each in structures]
+        self._fields = frozenset[str]().union(*of_each)
+        self._written = [fields & self._now.declared.keys() for fields in of_each[1:]]
+        orders = [_key_fields(cfg, each) for each in (*structures, *self._unplaced)]
+        self._key_orders, self._key_sets = frozenset(orders), frozenset(map(frozenset, orders))
+        self._schemas = WrittenSchemas(cfg, (*structures, *self._unplaced))
+        keys = [frozenset(order) for order in orders[: len(structures)]]
         self._former_keys = frozenset(keys) - {keys[0]}
         changed = [number for number, fields in enumerate(keys[1:]) if fields != keys[0]]
         self._key_number = changed[-1] + 1 if changed else 0
@@ -59,15 +62,38 @@ class WrittenStructures:
             has_key: Whether the records of the present structure have keys.
 
         Raises:
-            UnreadableRecord: It has no key although the table had one, or it has other columns.
+            UnreadableRecord: It has no key although the table had one, or it has other columns or another schema.
         """
-        if not self._versions or event.op in ("", "t") or self._is_before_history(event.source):
+        if event.op in ("", "t") or not self._written:
             return
-        if event.key is None and has_key and self._was_keyed(event.source):
-            raise UnreadableRecord("the event has no key, although its table has one")
+        if not self._unplaced:
+            if self._is_before_history(event.source):
+                return
+            if event.key is None and has_key and self._was_keyed(event.source):
+                raise UnreadableRecord("the event has no key, although its table has one")
         for name, row in (("before", event.before), ("after", event.after)):
             if row is not None:
                 require_members(row, self._fields, name)
+        self._schemas.require("value", event.forms)
+
+    def wrote_key(self, event: EventRecord) -> bool:
+        """Return whether a record's key is in the bytes that the stream writes for a structure of the table.
+
+        Compaction, and consumers that tell records by their keys, keep a record under other bytes beside the row's.
+
+        Args:
+            event: The record.
+        """
+        if event.key is None or not self._written:
+            return True
+        order = tuple(event.key)
+        if not event.key_exact or (order not in self._key_orders and frozenset(order) in self._key_sets):
+            return False
+        try:
+            self._schemas.require("key", event.key_forms)
+        except UnreadableRecord:
+            return False
+        return True
 
     @property
     def has_former_keys(self) -> bool:
@@ -132,23 +158,56 @@ class WrittenStructures:
         return self.has_changed and (not self.one_binlog or order < self._begins[-1])
 
     def complete(self, event: EventRecord) -> EventRecord:
-        """Return an event with its structure, and with the forms of its values where its record does not say them.
+        """Return an event with its structure, and with what its record does not say of how its values are written.
+
+        A value is excused only where the history shows that its column was declared otherwise at the event's place, or
+        was not there: a column that the record lacks although its table had it is marked as ``UNWRITTEN``.
 
         Args:
             event: The event.
         """
-        if not self.has_changed or not event.op:
+        if not event.op:
             return event
-        number = self._structure_of(event.source)
-        if self._now.has_schemas:
-            return replace(event, structure=number)
-        written = self._forms.get(number)
-        if written is None:
-            written = self._forms[number] = self._forms_of(number)
-        forms, key_forms = written
-        forms = forms if event.forms is None else event.forms
-        key_forms = key_forms if event.key_forms is None else event.key_forms
+        number = self._structure_of(event.source) if self.has_changed else 0
+        forms, key_forms = self._forms_in(event, number)
+        if event.after is not None and (lacking := self._lacking(event.after, number)):
+            forms = {**(self._now.forms if forms is None else forms), **dict.fromkeys(lacking, UNWRITTEN)}
+        if (number, forms, key_forms) == (event.structure, event.forms, event.key_forms):
+            return event
         return replace(event, structure=number, forms=forms, key_forms=key_forms)
+
+    def _forms_in(self, event: EventRecord, number: int) -> tuple[Forms | None, Forms | None]:
+        if not self._now.has_schemas and self.has_changed:
+            written = self._forms.get(number)
+            if written is None:
+                written = self._forms[number] = self._forms_of(number)
+            values, keys = written
+            return values if event.forms is None else event.forms, keys if event.key_forms is None else event.key_forms
+        if event.forms is None:
+            return None, event.key_forms
+        same, now = self._declared_as_now(number), self._now.forms
+        other = {n: f._replace(altered=False) for n, f in event.forms.items() if n in same and f != now.get(n)}
+        return {**event.forms, **other} if other else event.forms, event.key_forms
+
+    def _lacking(self, row: Row, number: int) -> frozenset[str]:
+        """Return the columns that a row lacks although its table had them."""
+        several = number == UNKNOWN_STRUCTURE or self._unplaced
+        possible = self._written if several else self._written[number : number + 1]
+        lacking = [fields - row.keys() for fields in possible]
+        return lacking[-1] if lacking and all(lacking) else frozenset()
+
+    def _declared_as_now(self, number: int) -> frozenset[str]:
+        """Return the columns that a structure declares as that of now; if it is not known which, those of all."""
+        found = self._same.get(number)
+        if found is None:
+            placed = () if number == UNKNOWN_STRUCTURE else self._versions[number : number + 1]
+            same, now = set(self._now.declared), self._now.declared
+            for table in [version.table for version in placed or self._versions] or self._unplaced:
+                with suppress(SchemaError):
+                    declared = compared_columns(self._cfg, table).declared
+                    same &= {name for name, form in declared.items() if now.get(name) == form}
+            found = self._same[number] = frozenset(same)
+        return found
 
     def _structure_of(self, source: Row) -> int:
         """Return the number of the structure at an event's place."""
@@ -172,16 +231,17 @@ class WrittenStructures:
         return forms, key_forms
 
     def _common(self) -> Forms:
-        """Return the forms of columns that all structures declare alike; those of others are not known."""
+        """Return the forms of now, with all others that structures declare."""
         forms = dict(self._now.forms)
         for version in self._versions:
             with suppress(SchemaError):
                 for name, declared in compared_columns(self._cfg, version.table).declared.items():
-                    if name in forms and declared != self._now.declared[name]:
-                        forms[name] = UNKNOWN_FORM
+                    form = forms.get(name)
+                    if form is not None and declared not in (self._now.declared[name], *form.others):
+                        forms[name] = form._replace(others=(*form.others, declared))
         return forms
 
 
-def _key_fields(cfg: ConnectorConfig, table: Table) -> frozenset[str]:
+def _key_fields(cfg: ConnectorConfig, table: Table) -> tuple[str, ...]:
     columns = key_columns(table, table_options.table_options(cfg, table))
-    return frozenset(column_field(cfg, column) for column in columns)
+    return tuple(column_field(cfg, column) for column in columns)

@@ -282,13 +282,13 @@ def test_the_text_of_a_schema_is_parsed_once_and_what_follows_it_is_still_checke
     for _ in range(2):
         assert reader.read(key, spaced) == first
     # A schema may have a member of the same name.
-    schema = '{"type":"struct","fields":[{"type":"string","field":"payload","default":{"a":1,"payload":2}},' + (
-        '{"type":"struct","field":"after","fields":[{"type":"int32","field":"id"}]}]}'
-    )
-    event = json.dumps(EVENT).encode()
+    row = '{"type":"int32","field":"id"},{"type":"string","field":"payload","default":{"a":1,"payload":2}}'
+    others = "".join(f',{{"type":"string","field":"{name}"}}' for name in EVENT if name != "after")
+    schema = f'{{"type":"struct","fields":[{{"type":"struct","field":"after","fields":[{row}]}}{others}]}}'
+    event = json.dumps(EVENT | {"after": {"id": 1, "payload": "x"}}).encode()
     odd = b'{"schema":' + schema.encode() + b',"payload":' + event + b"}"
     for _ in range(2):
-        assert reader.read(key, odd).forms == {"id": ValueForm("int32")}
+        assert reader.read(key, odd).forms == {"id": ValueForm("int32"), "payload": ValueForm("string")}
         assert reader.read(key, value) == first
         assert reason(reader, key, odd[: odd.index(b":2}}")] + b":" + event + b"}").startswith("the value is not JSON")
         assert reason(reader, key, b'{"schema":' + event + b"}").startswith("the value has no schema")

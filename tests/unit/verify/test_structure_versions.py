@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.table_records import TableRecords
+from kit.table_records import TICDC, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -16,8 +16,8 @@ from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay
 from airflow_provider_mysql_cdc.cdc.verify.event_record import UNKNOWN_STRUCTURE, EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order, source_order, time_order
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions, find_versions
-from airflow_provider_mysql_cdc.cdc.verify.value_form import DECIMAL, ValueForm
-from airflow_provider_mysql_cdc.cdc.verify.written_structures import UNKNOWN_FORM, WrittenStructures
+from airflow_provider_mysql_cdc.cdc.verify.value_form import DECIMAL, UNWRITTEN, ValueForm
+from airflow_provider_mysql_cdc.cdc.verify.written_structures import WrittenStructures
 
 pytestmark = pytest.mark.quick
 
@@ -101,7 +101,8 @@ def test_behind_a_failover_the_forms_of_changed_columns_are_not_known() -> None:
     until = BinlogOffset("b.000001", 9999, None, OTHER)
     structures = written(versions(*MODIFIED, until=until), NEW)
     forms = structures.complete(event(300)).forms
-    assert forms is not None and forms["v"] == UNKNOWN_FORM and forms["w"] == ValueForm("int32")
+    scales = [] if forms is None else [form.scale for form in (forms["v"], *forms["v"].others)]
+    assert forms is not None and scales == [4, 2] and forms["w"] == ValueForm("int32")
     assert structures.complete(event(300)).structure == UNKNOWN_STRUCTURE
     assert structures.is_older(source_order(event(300).source)) and not structures.has_other_columns(event(300))
     other = statement(300, "ALTER TABLE t DROP w")
@@ -111,7 +112,7 @@ def test_behind_a_failover_the_forms_of_changed_columns_are_not_known() -> None:
 def test_forms_that_a_record_says_are_kept() -> None:
     structures = written(versions(*MODIFIED), NEW)
     own = {"v": ValueForm("bytes", DECIMAL, 3)}
-    record = EventRecord("u", {"id": 1}, None, {"v": "AJY="}, {"file": "b.000001", "pos": 150}, own)
+    record = replace(event(150), forms=own)
     assert structures.complete(record).forms is own
 
 
@@ -174,3 +175,32 @@ def test_a_former_key_is_known_by_its_fields_up_to_where_the_key_was_changed() -
     assert told == [True, False, False, False]
     same = written(versions(statement(100, CREATE, snapshot=True)))
     assert not same.has_former_keys and not same.has_former_key(event(150))
+
+
+def lacking(of: WrittenStructures, row: dict[str, Any], pos: int = 150) -> set[str]:
+    forms = of.complete(replace(event(pos), after=row)).forms or {}
+    return {name for name, form in forms.items() if form == UNWRITTEN}
+
+
+def test_a_column_that_a_record_lacks_although_its_table_had_it_is_unwritten() -> None:
+    """Only a statement excuses it: a column that was added later, or is not configured any more."""
+    wider, row = CREATE.replace("w INT", "w INT, x INT"), {"id": 1, "v": "AJY=", "w": 1}
+    added = (statement(100, CREATE), statement(200, "ALTER TABLE t ADD x INT"))
+    until = BinlogOffset("b.000001", 9999, None, OTHER)
+    for properties in (PLAIN, {}):
+        assert lacking(written(versions(statement(100, CREATE)), CREATE, properties), {"id": 1, "w": 1}) == {"v"}
+        of = written(versions(*added), wider, properties)
+        assert [lacking(of, row), lacking(of, row, 250), lacking(of, {"id": 1, "v": "AJY="})] == [set(), {"x"}, {"w"}]
+        behind_failover = written(versions(*added, until=until), wider, properties)
+        assert lacking(behind_failover, row, 250) == set() and lacking(behind_failover, {"id": 1}) == {"v", "w", "x"}
+        excluded = properties | {"column.exclude.list": "shop.t.x"}
+        assert lacking(written(versions(*added), wider, excluded), row, 250) == set()
+
+
+def test_without_places_a_record_has_the_columns_of_one_of_the_structures() -> None:
+    found = versions(statement(100, CREATE), statement(200, "ALTER TABLE t ADD x INT")).without_places(7)
+    assert TableVersions.from_json(found.to_json()) == found and found.view_ts == 7
+    of = written(found, CREATE.replace("w INT", "w INT, x INT"), TICDC)
+    assert lacking(of, {"id": 1, "v": "1", "w": 1}) == set() and lacking(of, {"id": 1}) == {"v", "w", "x"}
+    with pytest.raises(UnreadableRecord):
+        of.require_own(replace(event(1), after={"id": 1, "other": 2}), has_key=True)
