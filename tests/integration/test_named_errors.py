@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from kit.private_mysql import PrivateServer
-from kit.records import duplicates, payload
+from kit.records import compacted, duplicates, payload
 from kit.sql import execute, rows
 from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
@@ -46,11 +46,12 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SourceSettingError,
 )
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
 from airflow_provider_mysql_cdc.cdc.sink import topics
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 
 __all__ = ["kafka"]
 
@@ -315,8 +316,12 @@ def test_load_data_in_statement_format_stops_only_where_tables_are_captured(
 
 
 def purge(conn: Any) -> None:
+    """Purge all files but a new one; the server keeps one that a dump reads, which ends some time after its client."""
     execute(conn, "FLUSH BINARY LOGS")
-    execute(conn, f"PURGE BINARY LOGS TO '{rows(conn, 'SHOW BINARY LOGS')[-1][0]}'")
+    last, deadline = rows(conn, "SHOW BINARY LOGS")[-1][0], time.monotonic() + 30
+    while rows(conn, "SHOW BINARY LOGS")[0][0] != last:
+        assert time.monotonic() < deadline, "a file is not purged"
+        execute(conn, f"PURGE BINARY LOGS TO '{last}'")
 
 
 @pytest.mark.req("FAULT-04", "FAULT-11")
@@ -378,6 +383,36 @@ def test_a_purged_file_of_which_everything_was_read(
         execute(conn, "RESET BINARY LOGS AND GTIDS")
         with nothing_moves(private, BinlogPurgedError, retry=False, says="new snapshot", where=stored.committed.file):
             private.drain()
+
+
+@pytest.mark.req("FAULT-11")
+@pytest.mark.parametrize("reset", ["RESET BINARY LOGS AND GTIDS", "RESET BINARY LOGS AND GTIDS TO 700"])
+@pytest.mark.exhaustive(but="700")
+def test_a_reset_after_which_gtid_purged_is_the_stored_set_is_not_taken_for_a_purge(
+    private: Pipeline, server: PrivateServer, database: str, reset: str
+) -> None:
+    """The server runs on, and its first file has a higher number than the stored one; the remedy is carried out."""
+    finishes(private)
+    stored = private.store.load()
+    assert stored is not None and stored.committed is not None
+    with server.connect() as conn:
+        execute(conn, f"INSERT INTO `{database}`.t VALUES (3, 'unread')", f"DELETE FROM `{database}`.t WHERE id = 1")
+        execute(conn, "DO SLEEP(1)", reset, f"SET GLOBAL gtid_purged = '{stored.committed.gtids}'")
+        for _ in range(3):
+            purge(conn)
+        execute(conn, f"INSERT INTO `{database}`.t VALUES (4, 'new')")
+        first = rows(conn, "SHOW BINARY LOGS")[0][0]
+        assert file_number(first) > file_number(stored.committed.file)
+        drained = DrainedOffset.from_state(stored)
+        assert "RESET" in measure_lag(drained, read_binlog_state(private.cfg, drained), Thresholds(bytes=10**9)).reason
+        with nothing_moves(private, BinlogPurgedError, retry=False, says="again=true", where=stored.committed.file):
+            private.drain()
+        assert private.snapshot(again=True).complete
+        private.drain()
+        private.verify(VerifyRequest(repair=RepairMode.YES))
+        assert private.verify().equal
+        latest = compacted(private.records("t")).values()
+        assert {row["id"] for row in latest if row} == {i for (i,) in rows(conn, f"SELECT id FROM `{database}`.t")}
 
 
 @pytest.mark.req("FAULT-04")

@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.dump import (
     start_dump,
 )
 from airflow_provider_mysql_cdc.cdc.binlog.packets import EOF, PACKET_HEADER, PacketReader, raise_for_error
+from airflow_provider_mysql_cdc.cdc.binlog.purged_files import ServerState
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import is_gtid_mode_mismatch
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogCorruptError,
@@ -59,7 +60,7 @@ def read_fingerprint(settings: ConnectionSettings, file: str, server_uuid: str |
 
     Returns:
         ``<seconds since 1970>.<digest of the head>`` and, once the file holds a transaction, ``.<digest of its GTID
-        event>``.
+        event>``; then ``/<state of the server>``, as it was before (``purged_files``), where the server tells it.
 
     Raises:
         BinlogPurgedError: The server has no such file.
@@ -72,6 +73,7 @@ def read_fingerprint(settings: ConnectionSettings, file: str, server_uuid: str |
 def _dump_fingerprint(settings: ConnectionSettings, file: str, server_uuid: str | None) -> str:
     connection = connect(settings, replication=True)
     try:
+        state = ServerState.read(connection)
         packets = start_dump(
             connection,
             BinlogOffset(file, FILE_START, server_uuid=server_uuid),
@@ -80,7 +82,8 @@ def _dump_fingerprint(settings: ConnectionSettings, file: str, server_uuid: str 
             silence_timeout_s=settings.silence_timeout_s,
             by_gtid=False,
         )
-        return _fingerprint(_dump_events(packets, f"{file}:{FILE_START}"), file)
+        fingerprint = _fingerprint(_dump_events(packets, f"{file}:{FILE_START}"), file)
+        return fingerprint if state is None else f"{fingerprint}/{state}"
     except SourcePrivilegeError as error:
         # Who does not register is refused at the dump itself, with 1227.
         raise replication_slave_error(settings.address(), error.why) from error

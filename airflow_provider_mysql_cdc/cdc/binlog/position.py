@@ -10,7 +10,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect, fetch_all, fetch_dicts
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, require_same_server
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import require_same_file, with_fingerprint
-from airflow_provider_mysql_cdc.cdc.binlog.purged_files import PurgeLoss, loss_behind, unnamed_reason, unnamed_remedy
+from airflow_provider_mysql_cdc.cdc.binlog.purged_files import PurgeLoss, loss_behind, unproven_reason, unproven_remedy
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import MISSING_TRANSACTIONS
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ServerChangedError, SourceError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.gtid import standard_text
@@ -186,12 +186,12 @@ def check_available(conn: Any, settings: ConnectionSettings, offset: BinlogOffse
     loss = loss_behind(conn, offset, files) if size is None else PurgeLoss.POSSIBLE
     if loss is PurgeLoss.NONE:
         return offset
-    if loss is PurgeLoss.UNNAMED:
+    if loss is PurgeLoss.UNPROVEN:
         raise BinlogPurgedError(
             "it cannot be told whether the binlog still holds everything after the start position",
             where=str(offset),
-            why=unnamed_reason(offset),
-            remedy=unnamed_remedy(offset),
+            why=unproven_reason(offset),
+            remedy=unproven_remedy(offset),
         )
     why = (
         f"the server holds {files[0][0]} to {files[-1][0]}"

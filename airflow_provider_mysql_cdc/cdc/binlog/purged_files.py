@@ -8,10 +8,12 @@ left.
   one that a writer has committed in part: the position is the boundary before it.
 * A transaction of the set that is not in ``gtid_purged`` shows another history: the binary logs were reset, and GTIDs
   and file names come again.
-* A transaction without a GTID is in no set, and its file may be purged. There was none if gtid_mode has been ON since
-  the position's file was begun: the server has not been started since, and the mode was not set since
-  (``performance_schema.variables_info``, MySQL 8.0). Each change of the mode begins a new file, so the file that an
-  offset names was written under one mode.
+* The two sets are equal by chance where a reset or a restored backup lies between, and transactions under the same
+  GTIDs are others. There was none if the server has run since the position's file was begun and has carried out no
+  RESET since the file was looked at: that is why a fingerprint ends with the state of the server (``ServerState``).
+* A transaction without a GTID is in no set, and its file may be purged. There was none if the mode was not set either
+  since the file was begun (``performance_schema.variables_info``, MySQL 8.0). Each change of the mode begins a new
+  file, so the file that an offset names was written under one mode.
 * Without GTIDs, and under the modes in which a transaction may have none, nothing tells.
 """
 
@@ -43,7 +45,42 @@ class PurgeLoss(Enum):
 
     NONE = "none was"
     POSSIBLE = "some may have been"
-    UNNAMED = "none with a GTID was, but some without one may have been"
+    UNPROVEN = "none under another GTID was, and nothing shows that there were no others"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """Say how long a server has logged one history, each transaction with a GTID.
+
+    Args:
+        since_s: When it was started or its gtid_mode was set, whichever is later, in seconds since 1970.
+        resets: How many RESET statements it has carried out since its start; ``FLUSH STATUS`` leaves the count. What
+            the C function ``mysql_refresh`` resets on MySQL 8.0 is not in it; 9.7.4 has the command no more.
+    """
+
+    since_s: int
+    resets: int
+
+    @classmethod
+    def read(cls, conn: Any) -> ServerState | None:
+        """Read it from the server; MySQL 5.7 does not say when a variable was set.
+
+        Args:
+            conn: An open connection.
+
+        Raises:
+            SourceConnectionError: The connection breaks.
+        """
+        try:
+            since, resets = fetch_all(conn, _ON_SINCE), fetch_all(conn, "SHOW GLOBAL STATUS LIKE 'Com_reset'")
+        except SourceConnectionError:
+            raise
+        except SourceError:
+            return None
+        return cls(int(since[0][0]), int(resets[0][1])) if since and resets else None
+
+    def __str__(self) -> str:
+        return f"{self.since_s}-{self.resets}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +90,12 @@ class ServerGtids:
     Args:
         mode: Its gtid_mode.
         purged: Its gtid_purged.
-        only_since_s: Since when each transaction has had a GTID, in seconds since 1970; None where nothing tells.
+        state: Since when it has logged one history; None where nothing tells.
     """
 
     mode: str
     purged: str = ""
-    only_since_s: int | None = None
+    state: ServerState | None = None
 
     @classmethod
     def read(cls, conn: Any) -> ServerGtids:
@@ -71,18 +108,7 @@ class ServerGtids:
             SourceError: A query fails.
         """
         mode, purged = fetch_all(conn, "SELECT @@GLOBAL.gtid_mode, @@GLOBAL.gtid_purged")[0]
-        return cls(str(mode), str(purged), _on_since_s(conn) if mode == "ON" else None)
-
-
-def _on_since_s(conn: Any) -> int | None:
-    """Return the second in which the server was started or its gtid_mode was set, whichever is later."""
-    try:
-        rows = fetch_all(conn, _ON_SINCE)
-    except SourceConnectionError:
-        raise
-    except SourceError:
-        return None  # MySQL 5.7 has no such table
-    return None if not rows else int(rows[0][0])
+        return cls(str(mode), str(purged), ServerState.read(conn))
 
 
 def purge_loss(offset: BinlogOffset, first_file: str, gtids: ServerGtids) -> PurgeLoss:
@@ -99,26 +125,28 @@ def purge_loss(offset: BinlogOffset, first_file: str, gtids: ServerGtids) -> Pur
         return PurgeLoss.POSSIBLE
     if GtidSet.parse(gtids.purged) != GtidSet.parse(offset.gtids):
         return PurgeLoss.POSSIBLE
-    created_s = _created_s(offset)
-    proven = created_s is not None and gtids.only_since_s is not None and gtids.only_since_s <= created_s
-    return PurgeLoss.NONE if proven else PurgeLoss.UNNAMED
+    created_s, state = _created_s(offset), gtids.state
+    if created_s is None or state is None or state.since_s > created_s:
+        return PurgeLoss.UNPROVEN
+    return PurgeLoss.NONE if (offset.origin or "").endswith(f"/{state}") else PurgeLoss.UNPROVEN
 
 
-def unnamed_reason(offset: BinlogOffset) -> str:
-    """Return why transactions without a GTID may have been purged after an offset.
+def unproven_reason(offset: BinlogOffset) -> str:
+    """Return why transactions may have been purged after an offset although gtid_purged has none of them.
 
     Args:
         offset: The offset.
     """
     return (
         f"its file was purged, and although gtid_purged has no transaction more than were read, transactions that were "
-        f"purged may have had no GTID: the server was started, or its gtid_mode was set, after the file was begun "
-        f"({_created_text(offset)})"
+        f"purged may have had no GTID, or those of others: after the file was begun ({_created_text(offset)}) the "
+        "server was started (maybe from a restored backup), its gtid_mode was set, or a RESET was carried out (of "
+        "binary logs, or of replication)"
     )
 
 
-def unnamed_remedy(offset: BinlogOffset) -> str:
-    """Return what to do where transactions without a GTID may have been purged after an offset.
+def unproven_remedy(offset: BinlogOffset) -> str:
+    """Return what to do where transactions may have been purged after an offset.
 
     Args:
         offset: The offset.
@@ -126,10 +154,12 @@ def unnamed_remedy(offset: BinlogOffset) -> str:
     gtids = offset.gtids or ""
     requested = gtids if len(gtids) <= MAX_COPIED_CHARS else "the set of gtid_purged"
     return (
-        f"if gtid_mode has been ON without interruption since {_created_text(offset)} (the server's error log names "
-        f"changes), nothing is lost: trigger mysql_cdc_reset_offset with offset={requested}, then mysql_cdc_drain; "
-        "else take a new snapshot (trigger mysql_cdc_snapshot with again=true), then trigger mysql_cdc_verify with "
-        "repair=yes, as rows that were deleted meanwhile are still in the topics"
+        "take a new snapshot (trigger mysql_cdc_snapshot with again=true), then trigger mysql_cdc_verify with "
+        "repair=yes, as rows that were deleted meanwhile are still in the topics; or, if you know that since "
+        f"{_created_text(offset)} the server was not restored from a backup, its binary logs were not reset, and "
+        "gtid_mode has been ON without interruption (its error log names starts and changes): continue behind what was "
+        f"read, trigger mysql_cdc_reset_offset with offset={requested}, then mysql_cdc_drain, then mysql_cdc_verify, "
+        "which shows whether anything is missing"
     )
 
 

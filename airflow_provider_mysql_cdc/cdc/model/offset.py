@@ -32,9 +32,13 @@ def same_fingerprint(a: str | None, b: str | None) -> bool:
     """Return whether two fingerprints of a binlog file can be of one file; one that is not known contradicts nothing.
 
     A fingerprint (``binlog.file_fingerprint``) grows by one part when the file gets its first transaction, so the
-    parts that both have decide.
+    parts that both have decide. What follows ``/`` is of the server.
     """
-    return a is None or b is None or all(x == y for x, y in zip(a.split("."), b.split("."), strict=False))
+    return a is None or b is None or all(x == y for x, y in zip(_parts(a), _parts(b), strict=False))
+
+
+def _parts(fingerprint: str) -> list[str]:
+    return fingerprint.partition("/")[0].split(".")
 
 
 def binlog_file(record: Members, name: str) -> str:

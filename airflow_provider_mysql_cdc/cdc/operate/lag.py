@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, bytes_between, current_offset
-from airflow_provider_mysql_cdc.cdc.binlog.purged_files import PurgeLoss, ServerGtids, purge_loss, unnamed_reason
+from airflow_provider_mysql_cdc.cdc.binlog.purged_files import PurgeLoss, ServerGtids, purge_loss, unproven_reason
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceSettingError
@@ -214,7 +214,7 @@ def _unavailable_reason(offset: BinlogOffset, state: BinlogState) -> str | None:
     if size is None and state.files:
         loss = purge_loss(offset, state.files[0][0], state.gtids)
         if loss is not PurgeLoss.POSSIBLE:
-            return None if loss is PurgeLoss.NONE else unnamed_reason(offset)
+            return None if loss is PurgeLoss.NONE else unproven_reason(offset)
     if size is None:
         return "its file was purged"
     return None if offset.pos <= size else f"the file ends at {size}"

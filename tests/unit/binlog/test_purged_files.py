@@ -12,12 +12,12 @@ from kit.cases import for_each
 from kit.store_contract import START
 
 from airflow_provider_mysql_cdc.cdc.binlog import position, stream
-from airflow_provider_mysql_cdc.cdc.binlog.purged_files import PurgeLoss, ServerGtids, purge_loss
+from airflow_provider_mysql_cdc.cdc.binlog.purged_files import PurgeLoss, ServerGtids, ServerState, purge_loss
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 A, B = "aaaaaaaa-0000-0000-0000-000000000001", "bbbbbbbb-0000-0000-0000-000000000002"
-STORED = BinlogOffset("binlog.000010", 900, f"{A}:1-7:tag:1-2,{B}:5", START.server_uuid, "100.aa.bb")
+STORED = BinlogOffset("binlog.000010", 900, f"{A}:1-7:tag:1-2,{B}:5", START.server_uuid, "100.aa.bb/100-2")
 ALL_OF_IT = f"{B}:5,\n{A}:1-7:tag:1-2"
 SETTINGS: Any = None
 
@@ -47,24 +47,34 @@ SETTINGS: Any = None
 def test_nothing_is_lost_only_if_exactly_the_transactions_of_the_offset_were_purged(
     first_file: str, mode: str, purged: str, good: bool
 ) -> None:
-    loss = purge_loss(STORED, first_file, ServerGtids(mode, purged, 100))
+    loss = purge_loss(STORED, first_file, ServerGtids(mode, purged, ServerState(100, 2)))
     assert loss is (PurgeLoss.NONE if good else PurgeLoss.POSSIBLE)
 
 
 @pytest.mark.parametrize("gtids", [None, ""])
 def test_without_gtids_nothing_tells(gtids: str | None) -> None:
     offset = STORED.with_position(STORED.file, 900, gtids)
-    assert purge_loss(offset, "binlog.000011", ServerGtids("ON", "", 100)) is PurgeLoss.POSSIBLE
+    assert purge_loss(offset, "binlog.000011", ServerGtids("ON", "", ServerState(100, 2))) is PurgeLoss.POSSIBLE
 
 
-@pytest.mark.parametrize(("since_s", "origin"), [(101, "100.aa.bb"), (None, "100.aa.bb"), (1, None)])
-def test_transactions_without_a_gtid_are_not_lost_only_if_there_was_none(
-    since_s: int | None, origin: str | None
+@for_each(
+    ("state", "origin"),
+    [
+        (ServerState(101, 2), "100.aa.bb/101-2"),  # the mode may have been another one in the files that were purged
+        (ServerState(100, 3), "100.aa.bb/100-2"),  # other transactions may have come under the same GTIDs
+        (ServerState(90, 0), "100.aa.bb/100-0"),  # started since, with a clock that was set back
+        (ServerState(100, 12), "100.aa.bb/100-2"),
+        (ServerState(100, 2), "100.aa.bb"),
+        (ServerState(100, 2), None),
+        (None, "100.aa.bb/100-2"),
+    ],
+)
+def test_equal_sets_prove_nothing_where_the_server_may_have_another_history(
+    state: ServerState | None, origin: str | None
 ) -> None:
-    """The mode may have been another one in the files that were purged; gtid_purged does not say it."""
     offset = replace(STORED, origin=origin)
-    assert purge_loss(offset, "binlog.000011", ServerGtids("ON", ALL_OF_IT, since_s)) is PurgeLoss.UNNAMED
-    others = ServerGtids("ON", f"{B}:5,{A}:1-8:tag:1-2", since_s)
+    assert purge_loss(offset, "binlog.000011", ServerGtids("ON", ALL_OF_IT, state)) is PurgeLoss.UNPROVEN
+    others = ServerGtids("ON", f"{B}:5,{A}:1-8:tag:1-2", state)
     assert purge_loss(offset, "binlog.000011", others) is PurgeLoss.POSSIBLE
 
 
@@ -72,7 +82,7 @@ def test_transactions_without_a_gtid_are_not_lost_only_if_there_was_none(
 def server(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return what a server says that has purged everything up to the stored offset; a test changes it."""
     files = [("binlog.000012", 157), ("binlog.000013", 500)]
-    says: dict[str, Any] = {"purged": ALL_OF_IT, "since": 100, "files": files}
+    says: dict[str, Any] = {"purged": ALL_OF_IT, "state": ServerState(100, 2), "files": files}
 
     class Connection:
         def __enter__(self) -> Connection:
@@ -89,7 +99,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(position, "binary_logs", lambda _: says["files"])
     monkeypatch.setattr(position, "require_same_file", gone)
     monkeypatch.setattr(position, "connect", lambda _: Connection())
-    monkeypatch.setattr(ServerGtids, "read", lambda _: ServerGtids("ON", says["purged"], says["since"]))
+    monkeypatch.setattr(ServerGtids, "read", lambda _: ServerGtids("ON", says["purged"], says["state"]))
     return says
 
 
@@ -99,10 +109,10 @@ def test_an_offset_whose_file_alone_was_purged_is_available_as_it_is(server: dic
     server["purged"] = f"{B}:5,{A}:1-8:tag:1-2"
     with pytest.raises(BinlogPurgedError, match="no longer holds the start position"):
         position.check_available(None, SETTINGS, STORED)
-    server |= {"purged": ALL_OF_IT, "since": 101}
+    server |= {"purged": ALL_OF_IT, "state": ServerState(101, 0)}
     with pytest.raises(BinlogPurgedError, match="purged may have had no GTID") as caught:
         position.check_available(None, SETTINGS, STORED)
-    assert f"offset={STORED.gtids}, then mysql_cdc_drain; else take a new snapshot" in caught.value.remedy
+    assert f"offset={STORED.gtids}, then mysql_cdc_drain, then mysql_cdc_verify" in caught.value.remedy
 
 
 def test_a_dump_begins_in_the_first_file_that_is_left(server: dict[str, Any]) -> None:
@@ -112,7 +122,7 @@ def test_a_dump_begins_in_the_first_file_that_is_left(server: dict[str, Any]) ->
     server["purged"] = f"{B}:5,{A}:1-8:tag:1-2"
     with pytest.raises(BinlogPurgedError, match="no such file"):
         position.readable_start(SETTINGS, STORED)
-    server |= {"purged": ALL_OF_IT, "since": None}
+    server |= {"purged": ALL_OF_IT, "state": None}
     with pytest.raises(BinlogPurgedError, match="no such file"):
         position.readable_start(SETTINGS, STORED)
 

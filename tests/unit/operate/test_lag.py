@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kit.cases import for_each
 
-from airflow_provider_mysql_cdc.cdc.binlog.purged_files import ServerGtids
+from airflow_provider_mysql_cdc.cdc.binlog.purged_files import ServerGtids, ServerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -39,13 +39,14 @@ def test_anything_new_is_what_the_drain_would_plan() -> None:
 @pytest.mark.parametrize(("purged", "found"), [(f"{A}:1-10", True), (f"{A}:1-11", False), (f"{A}:1-9", False)])
 def test_an_offset_whose_file_alone_was_purged_lags_by_the_files_that_are_left(purged: str, found: bool) -> None:
     """A sensor with a threshold would otherwise start a drain each time, and call the offset lost."""
-    state = BinlogState(at(4, 700), FILES, ServerGtids("ON", purged, 50), 100_000)
-    stored = replace(at(1, 900), origin="60.aa.bb")
+    state = BinlogState(at(4, 700), FILES, ServerGtids("ON", purged, ServerState(50, 0)), 100_000)
+    stored = replace(at(1, 900), origin="60.aa.bb/50-0")
     lag = measure_lag(DrainedOffset(stored, 40_000), state, Thresholds(bytes=7000))
     assert (lag.reached, lag.bytes) == ((False, 1000 + 5000 + 700) if found else (True, None))
     assert ("its file was purged" in lag.reason) is not found
     if found:
-        unnamed = measure_lag(DrainedOffset(replace(stored, origin="49.aa.bb"), 40_000), state, Thresholds(bytes=7000))
+        doubtful = DrainedOffset(replace(stored, origin="49.aa.bb/50-0"), 40_000)
+        unnamed = measure_lag(doubtful, state, Thresholds(bytes=7000))
         assert unnamed.reached and "may have had no GTID" in unnamed.reason
 
 
