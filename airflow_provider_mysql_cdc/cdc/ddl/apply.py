@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.alter_table import (
     create_structure,
 )
 from airflow_provider_mysql_cdc.cdc.ddl.classify import CapturePredicate, classify_ddl, full_name
+from airflow_provider_mysql_cdc.cdc.ddl.create import rows_as_text
 from airflow_provider_mysql_cdc.cdc.ddl.create_cache import StructureCache, match_drop_table, split_create_table
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import NameParts
 from airflow_provider_mysql_cdc.cdc.ddl.parse import is_ddl, parse_statement, split_statements
@@ -221,9 +222,13 @@ def _apply_create(step: _StatementStep, statement: CreateTable) -> SchemaState:
     state, context = step.state, step.context
     table_id = step.table_id(statement.name)
     # The server logs it as an atomic change only if it created the table: what was known of the name was no table.
-    if statement.if_not_exists and state.has_table(table_id) and not context.atomic:
+    # It accepts one without columns only of a name that a table or view has (error 4028 otherwise, 9.7.4).
+    is_bare = statement.like is None and not statement.columns and not statement.selects
+    if is_bare or (statement.if_not_exists and state.has_table(table_id) and not context.atomic):
         step.add_change("NONE", table_id, None)
         return state
+    if statement.selects:
+        raise rows_as_text()
     if statement.like is not None:
         # The structure of a temporary table is not known. With binlog_format=ROW the server writes it out.
         source = None if context.temporary else step.structure(step.table_id(statement.like))

@@ -22,7 +22,7 @@ def parse_create_table(cur: Cursor) -> CreateTable:
 
     Raises:
         RowsAsTextError: Its rows come from a SELECT: with row-based logging the server writes the finished column list
-            instead.
+            instead. With IF NOT EXISTS the statement is returned: where the table exists, it did nothing.
         DdlParseError: The statement is malformed.
     """
     if_not_exists = cur.accept("IF", "NOT", "EXISTS")
@@ -32,20 +32,28 @@ def parse_create_table(cur: Cursor) -> CreateTable:
         return CreateTable(name, if_not_exists, like)
     columns: list[ColumnSpec] = []
     keys: list[KeySpec] = []
-    if cur.matches("("):
+    if cur.matches("(") and cur.peek(1).upper not in _QUERY_KEYWORDS:
         _parse_elements(cur, columns, keys)
     options = TableOptions()
     while parse_table_option(cur, options):
         cur.accept(",")
     if cur.accept("PARTITION", "BY"):
         _skip_partitioning(cur)
-    if cur.matches_one_of(*_QUERY_KEYWORDS):
-        raise RowsAsTextError("the rows of a new table come from a SELECT", why="the statement was logged as text")
+    selects = cur.matches_one_of(*_QUERY_KEYWORDS)
+    if selects and not if_not_exists:
+        raise rows_as_text()
+    while selects and not cur.at_end():
+        cur.next()
     if not cur.at_end():
         cur.fail("an unknown table option")
-    if not columns:
+    if not (columns or if_not_exists):
         cur.fail("a table without columns")
-    return CreateTable(name, if_not_exists, None, tuple(columns), tuple(keys), options)
+    return CreateTable(name, if_not_exists, None, tuple(columns), tuple(keys), options, selects)
+
+
+def rows_as_text() -> RowsAsTextError:
+    """Return the error of a table that was created with the rows of a SELECT."""
+    return RowsAsTextError("the rows of a new table come from a SELECT", why="the statement was logged as text")
 
 
 def _like(cur: Cursor) -> NameParts | None:

@@ -106,7 +106,10 @@ class TableOptions:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE; ``like`` is set for CREATE TABLE ... LIKE."""
+    """CREATE TABLE; ``like`` is set for CREATE TABLE ... LIKE, ``selects`` for IF NOT EXISTS with rows of a SELECT.
+
+    It has no columns only with IF NOT EXISTS: of a name that a table or view has, or with a SELECT.
+    """
 
     name: NameParts
     if_not_exists: bool = False
@@ -114,6 +117,7 @@ class CreateTable:
     columns: tuple[ColumnSpec, ...] = ()
     keys: tuple[KeySpec, ...] = ()
     options: TableOptions = field(default_factory=TableOptions)
+    selects: bool = False
 
 
 @dataclass(frozen=True, slots=True)
