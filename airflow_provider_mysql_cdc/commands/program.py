@@ -9,7 +9,16 @@ from contextlib import redirect_stdout
 
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.commands import changefeed, history, offsets, preflight, spark_classes, status, verify
+from airflow_provider_mysql_cdc.commands import (
+    changefeed,
+    history,
+    offsets,
+    preflight,
+    spark_classes,
+    status,
+    unread,
+    verify,
+)
 from airflow_provider_mysql_cdc.environment import __main__
 
 _DOCUMENT_COMMANDS = {
@@ -17,6 +26,7 @@ _DOCUMENT_COMMANDS = {
     "history": history.run,
     "preflight": preflight.run,
     "status": status.run,
+    "unread": unread.run,
     "verify": verify.run,
     "changefeed": changefeed.run,
     "spark-classes": spark_classes.run,
@@ -37,6 +47,8 @@ def command_line() -> argparse.ArgumentParser:
     preflight.add_arguments(commands.add_parser("preflight", help=text, description=text))
     text = "Show state, lag and metrics of a stream."
     status.add_arguments(commands.add_parser("status", help=text, description=text))
+    text = "Show the captured tables of a stream that were never read, or dismiss them."
+    unread.add_arguments(commands.add_parser("unread", help=text, description=text))
     text = "Print the report of the last verification of a stream: whether its topics equal their tables."
     verify.add_arguments(commands.add_parser("verify", help=text, description=text))
     text = "Pack the Python environment of Spark's drivers and executors, without Airflow."

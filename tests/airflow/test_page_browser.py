@@ -197,6 +197,7 @@ def reading_with_scans(paused: bool) -> PipelineReading:
     scans = [SCANS[0] | more | first, SCANS[1] | more | {"rows": 7}]
     report = {"errors": [], "signals": [], "requests": [], "scans": scans, "scans_active": 1, "verification": None}
     report |= {"scans_paused": paused, "scans_seconds_left": first["seconds_left"]}
+    report["never_read"] = [{"table": "shop.c.d", "entry": '"shop"."c.d"', "where": "f:4", "why": "it joined"}]
     return PipelineReading({"unread": {}, "state": "draining", "report": report})
 
 
@@ -212,6 +213,11 @@ def test_the_reading_of_an_ad_hoc_snapshot_is_paused_resumed_and_stopped(
     assert "1,000 of about 5,000" in text and "about 1 min 40 s" in text
     assert browser.run("document.querySelectorAll('#scans tbody [data-signal]').length") == 1
     assert browser.run("document.querySelectorAll('#actions [data-kind=signal]').length") == 0
+    assert browser.text("#neverRead tbody tr").split() == ["shop.c.d", "f:4", "it", "joined", "Read…"]
+    browser.click("[data-read]")
+    assert browser.run("document.getElementById('tables-field').value") == '"shop"."c.d"'
+    browser.key("Escape")
+    browser.wait_for("!document.querySelector('dialog').open")
     sent = "document.getElementById('notice').innerText.startsWith('shop_send_signal was triggered')"
     for button in ("#scan-actions [data-signal=pause-snapshot]", "#scans tbody [data-signal=stop-snapshot]"):
         browser.click(button)
@@ -235,7 +241,7 @@ def test_the_reading_of_an_ad_hoc_snapshot_is_paused_resumed_and_stopped(
     shop.log_in("ann", "VIEWER")
     shop.open(SHOP)
     browser.wait_for("document.querySelector('#scans [data-state=paused]')")
-    assert browser.run("document.querySelectorAll('[data-signal]').length") == 0
+    assert browser.run("document.querySelectorAll('[data-signal], [data-read]').length") == 0
 
 
 def triggered_by(dag_id: str) -> list[str]:

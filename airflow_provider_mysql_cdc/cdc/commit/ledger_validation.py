@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import (
+    CAPTURED_LISTS_KEY,
     CHUNK_PREFIX,
     HISTORY_KEY,
     OUTCOME_KEY,
@@ -15,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import (
     SIGNAL_PREFIX,
     SNAPSHOT_KEY,
     UNCHECKED_PREFIX,
+    UNREAD_PREFIX,
     VIEW_KEY,
 )
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import ProcessedSignals
@@ -45,6 +47,9 @@ def check_record(key: str, record: Members) -> None:
         for name in ("db", "table", "where"):
             record.text(name)
         record.flag("rows")
+    elif key.startswith(UNREAD_PREFIX):
+        for name in ("db", "table", "where", "why"):
+            record.text(name)
 
 
 def check_signal_record(key: str, record: Members) -> None:
@@ -129,6 +134,7 @@ def _check_reported(record: Members) -> None:
 
 
 _CHECKS: dict[str, Callable[[Members], object]] = {
+    CAPTURED_LISTS_KEY: lambda record: record.text("lists"),
     SNAPSHOT_KEY: check_snapshot,
     OUTCOME_KEY: _check_outcome,
     VIEW_KEY: _check_view,

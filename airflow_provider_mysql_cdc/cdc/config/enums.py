@@ -197,6 +197,13 @@ class UnloggedChangesMode(DocEnum):
     INCREMENTAL = "incremental", "also read the table again with an incremental snapshot, if the statement added rows"
 
 
+class NewTablesMode(DocEnum):
+    """What happens with the earlier rows of a table that joins a running stream."""
+
+    OFF = "off", "each drain logs and counts the table until it was read, or dismissed with `mysql-cdc unread`"
+    INCREMENTAL = "incremental", "an incremental snapshot reads the table; `parallel`, of Debezium 1.x, means the same"
+
+
 class FailureHandlingMode(DocEnum):
     """What happens with rows of a captured table whose structure is not known."""
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from airflow_provider_mysql_cdc.cdc.config import parse_value
-from airflow_provider_mysql_cdc.cdc.config.enums import UnloggedChangesMode, WatermarkStrategy
+from airflow_provider_mysql_cdc.cdc.config.enums import NewTablesMode, UnloggedChangesMode, WatermarkStrategy
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, Lookup, PinScope, SetBy
 from airflow_provider_mysql_cdc.cdc.config.sink_fields import KAFKA_BOOTSTRAP_SERVERS, bootstrap_servers
 from airflow_provider_mysql_cdc.cdc.config.source_fields import TOPIC_PREFIX
@@ -186,6 +186,18 @@ SNAPSHOT_AFTER_UNLOGGED_CHANGES: Field[UnloggedChangesMode] = Field(
     Group.SIGNALS,
     enum=UnloggedChangesMode.docs(),
     provider_specific=True,
+    pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
+)
+SNAPSHOT_NEW_TABLES: Field[NewTablesMode] = Field(
+    "snapshot.new.tables",
+    parse_value.choice(NewTablesMode, {"parallel": "incremental"}),
+    NewTablesMode.OFF,
+    "What happens if a table with older rows joins a running stream: by another list of captured tables, or by a "
+    "rename to a captured name. A table that is created meanwhile has no rows without an event. The snapshot needs "
+    "what every incremental snapshot needs.",
+    Group.SIGNALS,
+    enum=NewTablesMode.docs(),
     pin_scope=PinScope.NOTHING,
     set_by=SetBy.RUN,
 )

@@ -188,7 +188,6 @@ REFUSED_PROPERTIES: tuple[RefusedProperty, ...] = (
     RefusedProperty("snapshot.mode.configuration.based.*", "choose one of the named modes of "
     "snapshot.mode", ("false",)),
     RefusedProperty("snapshot.locking.mode.custom.name", _CLASSES),
-    RefusedProperty("snapshot.new.tables", "new tables are captured from their creation on", ("off",)),
     RefusedProperty("database.initial.statements", "sessions are set up by this provider alone", ("",)),
     RefusedProperty("database.protocol", _DRIVER, ("jdbc:mysql",)),
     RefusedProperty("database.useSSL", "use database.ssl.mode"),

@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import join_plan
 from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import unchecked_records, unchecked_tables
+from airflow_provider_mysql_cdc.cdc.commit.unread_tables import unread_tables
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import (
@@ -26,6 +27,7 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_operations import (
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import WriterResult
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
 from airflow_provider_mysql_cdc.cdc.drain.failover import carried_history
+from airflow_provider_mysql_cdc.cdc.drain.joined_tables import note_joined_tables
 from airflow_provider_mysql_cdc.cdc.drain.kept_writer import KeptWriter
 from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import require_unchanged_marker
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
@@ -129,6 +131,7 @@ def begin_batch(
         # Statements of servers that do not count may be missing here, or stand here alone.
         captured = [table for table in state.tables if cfg.captures(table)]
         job.commit(list(unchecked_records(cfg.ledger_topic, ledger, captured, str(plan.start))))
+    note_joined_tables(cfg, job, plan, ledger, state, log)
     prepare_topics(cfg, job, plan, ledger, state, log)
     record_history_id(cfg, job, ledger)
     return StartedBatch(plan, ledger, state)
@@ -297,6 +300,7 @@ def _write_once(
         window_keys=window_keys,
         recorded_topics=ledger_state.topics,
         unchecked=unchecked_tables(ledger_state),
+        unread=unread_tables(ledger_state),
         run_id=inputs.run_id,
         progress=report,
         formats=writer.formats,

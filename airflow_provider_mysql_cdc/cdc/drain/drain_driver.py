@@ -30,6 +30,7 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.drain.driver_connection import DriverConnection
 from airflow_provider_mysql_cdc.cdc.drain.heartbeats import Heartbeats, HeartbeatTimer
 from airflow_provider_mysql_cdc.cdc.drain.history_description import describe_if_due
+from airflow_provider_mysql_cdc.cdc.drain.joined_tables import report_unread
 from airflow_provider_mysql_cdc.cdc.drain.refused_schemas import RefusedSchemas, shorten_batch
 from airflow_provider_mysql_cdc.cdc.drain.structure_check import check_skipped_tables, check_structures
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
@@ -258,6 +259,7 @@ def _run_batch(
     batch, progress, refusal = _write_records(cfg, conn, job, batch, writers, log, heartbeat_timer)
     totals = finish_batch(job, cfg, batch)
     log(progress.summary(totals, job.native_counts.text()))
+    totals |= report_unread(cfg, job.latest(), log)
     check_structures(cfg, job, batch.plan, job.latest(), log)
     describe_if_due(cfg, job, batch.plan, totals, log)
     return BatchResult(batch.plan, totals, refusal)

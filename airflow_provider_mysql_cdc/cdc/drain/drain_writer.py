@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.decode.table_correction import TableCorrecti
 from airflow_provider_mysql_cdc.cdc.drain.committer import CHECK_EVENTS, Committer
 from airflow_provider_mysql_cdc.cdc.drain.correction_records import correction_warning
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import DdlEventHandler
+from airflow_provider_mysql_cdc.cdc.drain.joined_tables import UnreadTables
 from airflow_provider_mysql_cdc.cdc.drain.plain_transactions import PlainTransactions
 from airflow_provider_mysql_cdc.cdc.drain.reconnects import Reconnects
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
@@ -90,6 +91,7 @@ class DrainWriter:
         routes: Routes of the tables that TABLE_MAP events announced.
         rows: Handles row events.
         ddl_events: Applies DDL, and makes its records.
+        unread_tables: Follows the tables that were never read.
         output: Produces records.
         committer: Commits them.
         metadata: Writes transaction metadata; None where it is off.
@@ -109,6 +111,7 @@ class DrainWriter:
     routes: TableRoutes
     rows: RowEventHandler
     ddl_events: DdlEventHandler
+    unread_tables: UnreadTables
     output: RecordOutput
     committer: Committer
     metadata: TransactionMetadata | None
@@ -462,6 +465,7 @@ class DrainWriter:
     ) -> None:
         """Report rows that a statement changed without row events, and request a snapshot if one is configured."""
         cfg, changes = self.context.cfg, self.ddl_events.unlogged_changes(previous_state, applied, query)
+        self.unread_tables.on_statement(previous_state, applied, changes, where)
         for change in changes:
             self.committer.note(unlogged_warning(change, query.sql, where), once=True)
             self.output.counts.add_unlogged_change(str(change.table))

@@ -8,6 +8,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import DdlEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
+from airflow_provider_mysql_cdc.cdc.drain.joined_tables import UnreadTables
 from airflow_provider_mysql_cdc.cdc.drain.kept_parts import KeptParts
 from airflow_provider_mysql_cdc.cdc.drain.plain_transactions import PlainTransactions
 from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ProducerRenewal
@@ -74,6 +75,7 @@ def create_writer(context: WriterContext) -> DrainWriter:
         routes=routes,
         rows=rows,
         ddl_events=DdlEventHandler(cfg, plan.epoch, context.server),
+        unread_tables=UnreadTables(cfg, context.unread, side_records),
         output=output,
         committer=committer,
         metadata=metadata,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic
 from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import UncheckedTable
+from airflow_provider_mysql_cdc.cdc.commit.unread_tables import NeverReadTable
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.committer import Progress
@@ -37,6 +38,7 @@ class WriterContext:
         window_keys: Remembers which rows of tables under incremental snapshot were changed; None outside of a window.
         recorded_topics: Topics as the ledger knows them.
         unchecked: Tables that statements of earlier batches touched, and that are not compared with the server yet.
+        unread: Captured tables whose earlier rows are in no record.
         formats: Gives each table its record format; None when all records are JSON.
         renew_producer: Replaces the producer's Kafka client after a commit, and takes its transactional id over; None
             keeps the client.
@@ -60,6 +62,7 @@ class WriterContext:
     window_keys: WindowKeys | None = None
     recorded_topics: Mapping[str, RecordedTopic] = field(default_factory=dict)
     unchecked: Mapping[TableId, UncheckedTable] = field(default_factory=dict)
+    unread: Mapping[TableId, NeverReadTable] = field(default_factory=dict)
     formats: RecordFormats | None = None
     renew_producer: Callable[[Marker], None] | None = None
     require_in_force: Callable[[], None] = lambda: None

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import SIGNAL_OFFSET_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, ProcessedSignals
+from airflow_provider_mysql_cdc.cdc.commit.unread_tables import earlier_lists
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
@@ -25,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
     StopTime,
     read_incremental_state,
 )
+from airflow_provider_mysql_cdc.cdc.incremental.new_tables import new_tables_signal
 from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import (
     SnapshotRequest,
     is_new_request,
@@ -354,6 +356,8 @@ def process_signals(
         [signal for _, signal in (*pending, *polled.signals)], lambda s: s.sequence, lambda s: s.sent_ms
     ):
         processor.process(signal)
+    if (new_tables := new_tables_signal(cfg, ledger, processor.state)) is not None and processor.move is None:
+        processor.process(new_tables)
     move = processor.move
     if move is not None and move.needed:
         processor.state = restart_scans(processor.state, move.target)
@@ -392,6 +396,9 @@ def has_pending_work(cfg: ConnectorConfig, ledger: LedgerState) -> bool:
         cfg: The connector's configuration.
         ledger: The ledger.
     """
-    if ledger.signals or read_incremental_state(ledger).runnable_scans:
+    state = read_incremental_state(ledger)
+    if ledger.signals or state.runnable_scans or earlier_lists(cfg, ledger) is not None:
+        return True
+    if (new_tables := new_tables_signal(cfg, ledger, state)) is not None and new_tables.id not in state.requests:
         return True
     return has_new_signals(cfg, ledger)

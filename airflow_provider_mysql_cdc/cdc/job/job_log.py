@@ -21,6 +21,15 @@ class JobLog:
 
     def once(self, line: str) -> None:
         """Write a line unless the job has written it before."""
-        if line not in self._logged:
-            self._logged.add(line)
+        if self.is_new(line):
             self._log(line)
+
+    def is_new(self, subject: str) -> bool:
+        """Return whether the job asks this for the first time.
+
+        Args:
+            subject: A line, or the key of what is logged.
+        """
+        new = subject not in self._logged
+        self._logged.add(subject)
+        return new

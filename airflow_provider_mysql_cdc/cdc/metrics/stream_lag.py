@@ -20,6 +20,7 @@ LAG_METRICS = {
     "Missing while no batch is under way: a run that waits for changes, or verifies, has nothing to report.",
     f"{PREFIX}_last_batch_timestamp_seconds": "When the last batch or snapshot ended, since 1970.",
     f"{PREFIX}_last_batch_ok": "1 where it was completed, 0 where it ended with an error.",
+    f"{PREFIX}_unread_tables": "Captured tables that joined the stream with older rows and were never read.",
     f"{PREFIX}_measured_timestamp_seconds": "When these metrics were gathered, since 1970: a file that nobody writes "
     "any more is old.",
 }

@@ -17,10 +17,12 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.unread_tables import unread_tables
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_drain
 from airflow_provider_mysql_cdc.cdc.drain.failover import change_line, place_on_server
+from airflow_provider_mysql_cdc.cdc.drain.joined_tables import unread_lines
 from airflow_provider_mysql_cdc.cdc.drain.promoted_server import require_fit_server
 from airflow_provider_mysql_cdc.cdc.drain.requested_position import with_executed_gtids
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -132,6 +134,8 @@ def prepare_drain(
     plan = read_with_retries(cfg, log, partial(_next_batch, cfg, state, owner, ledger, log, even_empty=even_empty))
     if isinstance(plan, BatchPlan):
         return store_and_prepare(cfg, plan, store, state, ledger, run_for_s)
+    for line in unread_lines(cfg, list(unread_tables(ledger or LedgerState()).values())):
+        log(line)
     idle(f"nothing new since {plan}")
     return None
 

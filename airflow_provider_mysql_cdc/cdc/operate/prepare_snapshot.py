@@ -43,12 +43,12 @@ from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.operate.skipped_snapshot import report_skipped
-from airflow_provider_mysql_cdc.cdc.operate.snapshot_job import SOME_TABLES
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
 from airflow_provider_mysql_cdc.cdc.schema.history import require_new_history, require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
 from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import SOME_TABLES
 from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import require_drained
 
 
@@ -104,11 +104,11 @@ def prepare_snapshot(
         return None
     elif pending is not None:
         log(f"an offset is stored, so no snapshot is needed; the drain finishes batch {pending.epoch}")
-        report_skipped(cfg, log)
+        report_skipped(cfg, ledger, log)
         return None
     plan = read_with_retries(cfg, log, partial(_plan_snapshot, cfg, state, owner, ledger, log, again=again))
     if plan is None:
-        report_skipped(cfg, log)
+        report_skipped(cfg, ledger, log)
     return None if plan is None else _prepare(cfg, plan, store, state, ledger, stream_cfg)
 
 

@@ -27,9 +27,7 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_in_ledger
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import snapshot_unstarted
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
-
-SOME_TABLES = "some_tables"
-"""Option of a snapshot that captures other tables than the drains of its stream, whose configuration the job lacks."""
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import SOME_TABLES
 
 
 def run_snapshot(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:

@@ -13,6 +13,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import JOB_ERROR_PREFIX, VERIFY_KEY, VERIFY_TABLE_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import decode
+from airflow_provider_mysql_cdc.cdc.commit.unread_tables import unread_tables
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_json
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
@@ -73,6 +74,10 @@ def stream_report(ledger: LedgerState) -> ReportJson:
         "scans": [_scan(scan, written.get(scan.number, scan.rows)) for scan in scans[:MAX_ENTRIES]],
         "scans_active": len(incremental.active_scans),
         "scans_paused": incremental.paused,
+        "never_read": [
+            {"table": str(each.table), "entry": entry_for(each.table), "where": each.where, "why": each.why}
+            for each in islice(unread_tables(ledger).values(), MAX_ENTRIES)
+        ],
         "verification": _verification(ledger),
     }
 

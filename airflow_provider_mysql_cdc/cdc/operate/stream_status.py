@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PROGRESS_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import current_tally
+from airflow_provider_mysql_cdc.cdc.commit.unread_tables import unread_tables
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
@@ -51,6 +52,7 @@ class StreamStatus:
         progress_ms: When the active run last reported, milliseconds since 1970; None where none has.
         tables: How far a snapshot is with the tables that it has not read completely, as of then
             (``snapshot.table_progress``).
+        unread_tables: Captured tables that were never read.
     """
 
     stream: str
@@ -61,6 +63,7 @@ class StreamStatus:
     batch: Mapping[str, Any] = field(default_factory=dict)
     progress_ms: int | None = None
     tables: Sequence[Mapping[str, Any]] = ()
+    unread_tables: Sequence[str] = ()
 
     def families(self) -> dict[str, dict[str, Any]]:
         """Return the metrics by Debezium's name, by family; between runs the lag is the one of now."""
@@ -100,6 +103,7 @@ class StreamStatus:
             "lag": self.lag.to_json(),
             "metrics": self.families(),
             **({"snapshot_tables": list(self.tables)} if self.tables else {}),
+            **({"unread_tables": list(self.unread_tables)} if self.unread_tables else {}),
         }
 
     def samples(self) -> Iterator[Sample]:
@@ -112,6 +116,7 @@ class StreamStatus:
         if "ok" in self.batch:
             yield own_sample(self.stream, "last_batch_timestamp_seconds", self.batch["ended_ms"] / 1000)
             yield own_sample(self.stream, "last_batch_ok", self.batch["ok"])
+        yield own_sample(self.stream, "unread_tables", len(self.unread_tables))
         yield own_sample(self.stream, "measured_timestamp_seconds", self.at_ms / 1000)
         yield from family_samples(self.stream, self.families())
 
@@ -167,7 +172,8 @@ def status_of(stream: str, ledger: LedgerState, lag: StreamLag, *, active: bool 
         progress_ms = record.integer("at_ms")
         if not ledger.complete():
             metrics, tables = StreamMetrics.from_json(record.object("metrics")), progress["tables"]
-    return StreamStatus(stream, at_ms, active, lag, metrics, _batch(ledger), progress_ms, tables)
+    unread = [str(table) for table in unread_tables(ledger)]
+    return StreamStatus(stream, at_ms, active, lag, metrics, _batch(ledger), progress_ms, tables, unread)
 
 
 def _batch(ledger: LedgerState) -> dict[str, Any]:

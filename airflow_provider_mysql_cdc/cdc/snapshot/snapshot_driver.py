@@ -9,10 +9,11 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset, wait_for_visible_offset
-from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import SNAPSHOT_KEY, VIEW_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CAPTURED_LISTS_KEY, SNAPSHOT_KEY, VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import taskless_run_id
+from airflow_provider_mysql_cdc.cdc.commit.unread_tables import lists_record, unread_key, unread_tables
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
@@ -93,6 +94,8 @@ BARRIER_TIMEOUT_S = 120.0
 """Longest wait in seconds for all tasks to be connected, and for all to have opened their views."""
 VIEW_END_TIMEOUT_S = 30.0
 """Longest wait in seconds for the end of the view's lock once the tasks have ended."""
+SOME_TABLES = "some_tables"
+"""Option of a snapshot that captures other tables than the drains of its stream, whose configuration the job lacks."""
 ChunkHandler = Callable[[int, ChunkRows], EmptyMessage]
 MAX_ATTEMPTS = 5
 """How often tables and definitions are read, and a view is opened, before the run fails."""
@@ -118,7 +121,7 @@ def run_snapshot(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
     ):
         try:
             with named_errors(cfg):
-                rows, offset = _SnapshotDriver(cfg, plan, job, runner, log).run()
+                rows, offset = _SnapshotDriver(cfg, plan, job, runner, log, bool(spec.options.get(SOME_TABLES))).run()
         except CdcError as error:
             job.write_outcome(plan, error=error)
             raise
@@ -136,6 +139,7 @@ class _SnapshotDriver:
     job: JobLedger
     runner: TaskRunner
     log: JobLog
+    some_tables: bool = False
     run_id: str = field(default_factory=new_run_id)
     meter: SnapshotMeter = field(default_factory=SnapshotMeter)
 
@@ -232,11 +236,14 @@ class _SnapshotDriver:
         for table in tables.values():
             if table.id in finished:
                 chunks += finished[table.id]
-            elif self.cfg[F.SNAPSHOT_MODE].reads_rows and self.cfg.snapshots_rows(table.id):
+            elif self._reads(table.id):
                 check_override(self.cfg, conn, table)
                 single_chunk = self.cfg.select_override(table.id) is not None
                 chunks += split_table(conn, table, self.cfg[F.SNAPSHOT_CHUNK_ROWS], single_chunk=single_chunk)
         return chunks
+
+    def _reads(self, table: TableId) -> bool:
+        return self.cfg[F.SNAPSHOT_MODE].reads_rows and self.cfg.captures(table) and self.cfg.snapshots_rows(table)
 
     def _view_recorded(self, ledger: LedgerState) -> bool:
         view = ledger.other_records.get(VIEW_KEY)
@@ -273,7 +280,8 @@ class _SnapshotDriver:
             return tables_created_since(self.cfg, listed, start_offset, view.offset, lower_case_table_names)
 
         def record_view(view: ConsistentView) -> None:
-            self.write_schemas(view, described, queue.edge_chunks[1] == "", report_keys(ledger))
+            read = [unread_key(table) for table in unread_tables(ledger) if self._reads(table)]
+            self.write_schemas(view, described, queue.edge_chunks[1] == "", [*report_keys(ledger), *read])
 
         wait_for_next_second(guard_conn, ledger)
         barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
@@ -348,12 +356,12 @@ class _SnapshotDriver:
         return rows, drain_start
 
     def write_schemas(
-        self, view: ConsistentView, described: SnapshotSchema, no_rows: bool, earlier_reports: list[str]
+        self, view: ConsistentView, described: SnapshotSchema, no_rows: bool, deleted_keys: list[str]
     ) -> None:
         """Write the schema changes and the schema history of the view, once for each snapshot."""
         cfg, plan = self.cfg, self.plan
         records = notification_records(cfg, [snapshot_notification(NotificationType.STARTED)])
-        records += [SideRecord(cfg.ledger_topic, key.encode(), None) for key in earlier_reports]
+        records += [SideRecord(cfg.ledger_topic, key.encode(), None) for key in deleted_keys]
         offset = view.offset
         if recovery.is_recovery(cfg):
             recovery.require_no_ddl(cfg, plan.start, offset)
@@ -366,6 +374,8 @@ class _SnapshotDriver:
         if cfg.is_ticdc:
             record["commit_ts"] = view_ts(view.ts_ms, plan.commit_ts)
         records += [self.job.record(VIEW_KEY, record), history_id_record(cfg, self.job)]
+        if not (self.some_tables or recovery.is_recovery(cfg)):
+            records.append(self.job.record(CAPTURED_LISTS_KEY, lists_record(cfg)))
         headers = {record_topics.schema_change_topic(cfg): table_options.headers(cfg, self.run_id)}
         self.job.commit(records, headers, check=lambda: require_first_in_history(cfg))
 

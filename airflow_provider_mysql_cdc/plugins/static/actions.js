@@ -41,6 +41,12 @@ export function signalButton(page, actions, signal, entry, reload) {
   return h("button", { id: `${signal}:${entry}`, class: signal === "stop-snapshot" ? "danger" : null, "data-signal": signal, onclick: ask }, entry ? "Stop" : title);
 }
 
+// A button that reads one table; null for a user who may not start its DAG.
+export function readButton(page, actions, entry, reload) {
+  const by = actions.trigger.find((t) => t.kind === "adhoc_snapshot");
+  return by ? h("button", { "data-read": entry, onclick: () => ask(page, by, reload, entry) }, "Read…") : null;
+}
+
 async function run(page, act, text, reload) {
   try {
     await act();
@@ -53,11 +59,12 @@ async function run(page, act, text, reload) {
   }
 }
 
-function ask(page, trigger, reload) {
+function ask(page, trigger, reload, value = "") {
   const fields = [];
   let tables = null;
   if (trigger.field === "tables") {
     tables = h("textarea", { id: "tables-field", required: true, placeholder: "shop.orders", spellcheck: "false" });
+    tables.value = value;
     fields.push(h("label", { for: "tables-field" }, "Tables, one database.table or regular expression a line"), tables);
   }
   const start = async () => {

@@ -1,7 +1,7 @@
 // The page of one pipeline.
 
 import { h, airflowLink, ago, bytes, chip, duration, message, number, table } from "./dom.js";
-import { buttons, signalButton } from "./actions.js";
+import { buttons, readButton, signalButton } from "./actions.js";
 import { plots } from "./charts.js";
 import { showSnapshot } from "./snapshot.js";
 import { tablesSection } from "./tables.js";
@@ -10,9 +10,9 @@ const SYSTEMS = { kafka: "Kafka", mysql: "The source", "offset store": "The offs
 
 export function showPipeline(page, conn) {
   const path = (part = "") => `pipeline${part}?conn_id=${encodeURIComponent(conn)}`;
-  const parts = Object.fromEntries(["top", "unread", "facts", "history", "snapshot", "errors", "scans", "runs", "verification", "checks"].map((name) => [name, h("section", { id: name })]));
+  const parts = Object.fromEntries(["top", "unread", "facts", "history", "snapshot", "errors", "neverRead", "scans", "runs", "verification", "checks"].map((name) => [name, h("section", { id: name })]));
   const tables = tablesSection(page, path);
-  page.content.replaceChildren(h("h1", {}, conn), parts.top, parts.unread, parts.facts, parts.history, parts.snapshot, parts.errors, parts.scans, tables.element, parts.runs, parts.verification, parts.checks);
+  page.content.replaceChildren(h("h1", {}, conn), parts.top, parts.unread, parts.facts, parts.history, parts.snapshot, parts.errors, parts.neverRead, parts.scans, tables.element, parts.runs, parts.verification, parts.checks);
   parts.checks.replaceChildren(h("h2", {}, "Checks"), h("p", { class: "quiet" }, "Asks the source, Kafka and the schema registry what a run would find."), h("button", { id: "check", disabled: true, onclick: check }, "Check now"), h("div", { id: "findings" }));
   let shownActions = "";
   let listed = "";
@@ -33,6 +33,7 @@ export function showPipeline(page, conn) {
     unread(parts.unread, reading);
     facts(parts.facts, reading, found.age_s);
     errors(parts.errors, reading);
+    neverRead(page, parts.neverRead, reading, found.actions, load);
     scans(page, parts.scans, reading, found.actions, load);
     verification(parts.verification, reading);
     await history();
@@ -137,6 +138,12 @@ function errors(area, reading) {
 function owner(text) {
   const [dag, run, task] = text.split("/");
   return task ? airflowLink(`dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}/tasks/${encodeURIComponent(task)}`, `${dag} / ${task}`) : text;
+}
+
+function neverRead(page, area, reading, actions, reload) {
+  const found = reading.report?.never_read || [];
+  const rows = found.map((t) => [t.table, t.where, t.why, readButton(page, actions, t.entry, reload)]);
+  area.replaceChildren(...(rows.length ? [h("h2", {}, "Captured and never read"), h("p", { class: "quiet" }, "Earlier rows of these tables are in no record. An ad-hoc snapshot reads them; if they are not wanted: mysql-cdc unread --dismiss."), table("Tables", [["Table", ""], ["Changes since", ""], ["Why", ""], ["", ""]], rows)] : []));
 }
 
 function scans(page, area, reading, actions, reload) {

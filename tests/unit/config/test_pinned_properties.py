@@ -51,7 +51,7 @@ FREE = {
     "signal.data.collection.create", "signal.trusted.channels", "signal.kafka.topic",
     "signal.kafka.bootstrap.servers", "signal.kafka.groupId", "signal.kafka.poll.timeout.ms", "read.only",
     "incremental.snapshot.chunk.size", "incremental.snapshot.allow.schema.changes",
-    "incremental.snapshot.watermarking.strategy", "snapshot.after.unlogged.changes",
+    "incremental.snapshot.watermarking.strategy", "snapshot.after.unlogged.changes", "snapshot.new.tables",
     "notification.enabled.channels", "notification.sink.topic.name",
     # ways out: what one value lets pass stops the batch under the other, so nothing was passed under both
     "event.processing.failure.handling.mode", "inconsistent.schema.handling.mode", "unavailable.value.as.null",

@@ -329,6 +329,7 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
         add_table_counts=lambda tables: None,
         add_native_counts=lambda counts: None,
         native_counts=NativeCounts(),
+        put=lambda key, value: None,
         read=lambda **_: LedgerState(plan=batch, markers=markers),
         latest=lambda: LedgerState(plan=batch, markers=markers),
         metrics=JobMetrics(CFG),
