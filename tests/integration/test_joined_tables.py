@@ -75,6 +75,7 @@ def test_a_table_that_joins_the_lists_is_named_until_it_is_read_or_dismissed(
     (line, _) = sorted(line for line in stream.lines if "never read" in line)
     assert "read it with the DAG mysql_cdc_adhoc_snapshot" in line and f"unread --dismiss {database}.t2" in line
     assert drained(stream) == (["t2", "t3"], [])  # nothing is new, so there is no batch
+    assert stream.lines[-1].endswith("; captured and never read: 2 tables")
     execute(root, f"INSERT INTO `{database}`.t2 VALUES (4, 4)", f"UPDATE `{database}`.t2 SET v = 22 WHERE id = 2")
     assert drained(stream) == (["t2", "t3"], ["t2", "t3"])
     stream.lines.clear()

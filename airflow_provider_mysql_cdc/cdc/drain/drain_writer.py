@@ -39,7 +39,7 @@ from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import Transactio
 from airflow_provider_mysql_cdc.cdc.drain.unlogged_reports import (
     snapshot_signal,
     unlogged_notification,
-    unlogged_warning,
+    unlogged_warnings,
 )
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
@@ -466,8 +466,9 @@ class DrainWriter:
         """Report rows that a statement changed without row events, and request a snapshot if one is configured."""
         cfg, changes = self.context.cfg, self.ddl_events.unlogged_changes(previous_state, applied, query)
         self.unread_tables.on_statement(previous_state, applied, changes, where)
+        for line in unlogged_warnings(changes, query.sql, where):
+            self.committer.note(line, once=True)
         for change in changes:
-            self.committer.note(unlogged_warning(change, query.sql, where), once=True)
             self.output.counts.add_unlogged_change(str(change.table))
             notification = unlogged_notification(cfg, change, query.sql, where)
             if notification is not None:

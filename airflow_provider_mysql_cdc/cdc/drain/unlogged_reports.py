@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
@@ -17,6 +17,8 @@ from airflow_provider_mysql_cdc.cdc.signals.table_names import entry_for
 from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import UnloggedChange
 
 _MAX_STATEMENT_CHARS = 200
+_MAX_LINES = 20
+"""Tables that have a line of their own: DROP DATABASE may drop thousands."""
 _REMEDY = (
     "Read the table again with an incremental snapshot (signal execute-snapshot, or DAG mysql_cdc_adhoc_snapshot); "
     "rows that are gone get no delete events, so let mysql_cdc_verify with repair=yes write them while the table "
@@ -24,18 +26,23 @@ _REMEDY = (
 )
 
 
-def unlogged_warning(change: UnloggedChange, sql: str, where: str) -> str:
-    """Return the line of the log.
+def unlogged_warnings(changes: Sequence[UnloggedChange], sql: str, where: str) -> Iterator[str]:
+    """Yield the lines of the log.
 
     Args:
-        change: What happened.
+        changes: What happened.
         sql: The statement.
         where: ``file:position`` of the statement.
     """
-    return (
-        f"WARNING: rows of {change.table} were changed without row events by a statement at {where}: {change.what}. "
-        f"{_REMEDY}. Statement: {_shorten(sql)}"
-    )
+    end = f"{_REMEDY}. Statement: {_shorten(sql)}"
+    for change in changes[:_MAX_LINES]:
+        yield (
+            f"WARNING: rows of {change.table} were changed without row events by a statement at {where}: "
+            f"{change.what}. {end}"
+        )
+    if more := changes[_MAX_LINES:]:
+        tables = f"rows of {len(more)} more tables"
+        yield f"WARNING: {tables} were changed without row events by a statement at {where}. {end}"
 
 
 def unlogged_notification(cfg: ConnectorConfig, change: UnloggedChange, sql: str, where: str) -> SideRecord | None:

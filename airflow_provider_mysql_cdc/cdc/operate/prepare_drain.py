@@ -134,9 +134,10 @@ def prepare_drain(
     plan = read_with_retries(cfg, log, partial(_next_batch, cfg, state, owner, ledger, log, even_empty=even_empty))
     if isinstance(plan, BatchPlan):
         return store_and_prepare(cfg, plan, store, state, ledger, run_for_s)
-    for line in unread_lines(cfg, list(unread_tables(ledger or LedgerState()).values())):
+    unread = list(unread_tables(ledger or LedgerState()).values())
+    for line in unread_lines(cfg, unread):
         log(line)
-    idle(f"nothing new since {plan}")
+    idle(f"nothing new since {plan}" + (f"; captured and never read: {len(unread)} tables" if unread else ""))
     return None
 
 

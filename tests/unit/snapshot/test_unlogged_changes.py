@@ -7,9 +7,10 @@ from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.drain.unlogged_reports import unlogged_warnings
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import removed_tables, unlogged_changes
+from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import UnloggedChange, removed_tables, unlogged_changes
 
 MOVED, REMOVED, RENAMED = "EXCHANGE PARTITION", "of partitions were removed", "before, and its rows are in no event"
 
@@ -154,3 +155,12 @@ def test_a_truncate_event_tells_consumers_what_no_warning_has_to() -> None:
     # No event can be written for a table without a known structure, and there is none for other statements.
     assert list(removed("TRUNCATE TABLE c", publishes_truncates=True)) == ["d.c"]
     assert list(removed("DROP TABLE a", publishes_truncates=True)) == ["d.a"]
+
+
+def test_a_statement_about_thousands_of_tables_has_some_lines() -> None:
+    changes = [UnloggedChange(TableId("d", f"t{n}"), "it was dropped", adds_rows=False) for n in range(5_000)]
+    lines = list(unlogged_warnings(changes, "DROP DATABASE d", "f:4"))
+    assert len(lines) == 21 and "d.t19 were changed" in lines[19]
+    assert lines[20].startswith(
+        "WARNING: rows of 4980 more tables were changed without row events by a statement at f:4"
+    )
