@@ -11,6 +11,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.spark.connect_channel import ServerAddress
+from airflow_provider_mysql_cdc.spark.connect_errors import is_closed, is_unknown_session
 from airflow_provider_mysql_cdc.spark.connect_parts import ConnectParts
 from airflow_provider_mysql_cdc.spark.connect_plans import PlanMessages
 
@@ -75,10 +76,9 @@ class ConnectClient:
         Raises:
             ServerError: The server refuses it, or cannot be reached.
         """
-        # Each with an empty default: Spark fails for one that it does not know and that has no value.
+        # As options: Spark fails for one without a value, and for a default that the setting could not have.
         request = self._messages.ConfigRequest
-        asked = [self._messages.KeyValue(key=name, value="") for name in names]
-        operation = request.Operation(get_with_default=request.GetWithDefault(pairs=asked))
+        operation = request.Operation(get_option=request.GetOption(keys=names))
         answer = self._call("Config", request, OPENING_RETRIES if opening else None, operation=operation)
         return {pair.key: pair.value for pair in answer.pairs if pair.value}
 
@@ -180,6 +180,26 @@ class ConnectClient:
         by_tag = request.INTERRUPT_TYPE_TAG
         self._call("Interrupt", request, _LAST_CALLS_RETRIES, interrupt_type=by_tag, operation_tag=tag)
 
+    def has_ended(self, session_id: str) -> bool:
+        """Return whether the server remembers that a session has ended; no session is opened by this call.
+
+        Args:
+            session_id: The session's id.
+
+        Raises:
+            ServerError: As for ``settings``.
+        """
+        # Source: SparkConnectReleaseExecuteHandler and SparkConnectSessionManager.getIsolatedSession (4.0 to 4.3).
+        request = self._messages.ReleaseExecuteRequest
+        nothing = {"operation_id": str(uuid.uuid4()), "release_all": request.ReleaseAll()}
+        try:
+            self._call("ReleaseExecute", request, OPENING_RETRIES, session_id=session_id, **nothing)
+        except ServerError as error:
+            if not is_closed(error) and not is_unknown_session(error):
+                raise
+            return is_closed(error)
+        return False
+
     def release_session(self) -> None:
         """End the session; tried twice.
 
@@ -195,7 +215,7 @@ class ConnectClient:
 
     def _call(self, name: str, request: Any, retries: Mapping[str, Any] | None = None, **fields: Any) -> Any:
         """Call a method of the server and return its answer."""
-        method, asked = getattr(self._stub, name), request(**self._context(request), **fields)
+        method, asked = getattr(self._stub, name), request(**{**self._context(request), **fields})
         try:
             for attempt in self._retrying(retries):
                 with attempt:

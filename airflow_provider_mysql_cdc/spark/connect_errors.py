@@ -10,6 +10,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateEr
 # gRPC's status codes.
 _REFUSED = re.compile(r"UNAUTHENTICATED|PERMISSION_DENIED|Invalid authentication token|SSL_ERROR\w*")
 _SESSION_LOST = re.compile(r"INVALID_HANDLE\.\w+|RESPONSE_ALREADY_RECEIVED|SESSION_\w+")
+_CLOSED, _UNKNOWN = "INVALID_HANDLE.SESSION_CLOSED", "INVALID_HANDLE.SESSION_NOT_FOUND"
 _CANCELED = re.compile(r"OPERATION_CANCELED|OPERATION_ABANDONED|CANCELLED")
 _SERVER_LOST = re.compile(
     r"RETRIES_EXCEEDED|UNAVAILABLE|DEADLINE_EXCEEDED|failed to connect to all addresses|Socket closed"
@@ -68,29 +69,26 @@ def is_session_lost(error: BaseException) -> bool:
     return _SESSION_LOST.search(_text(error)) is not None
 
 
-def _text(error: BaseException) -> str:
-    return f"{error} {getattr(error, 'grpc_status_code', '')} {_condition(error)}"
-
-
-def too_few_slots(count: int, waited_s: float, server: str) -> StateError:
-    """Return the error when Spark never starts the tasks of a barrier, because it has fewer slots than tasks.
-
-    Spark itself would try it 40 times, every 15 s, before it fails
-    (``spark.scheduler.barrier.maxConcurrentTasksCheck.*``).
+def is_closed(error: BaseException) -> bool:
+    """Return whether a call failed because its session has ended for good: the server refuses to open it again.
 
     Args:
-        count: Number of tasks.
-        waited_s: Seconds without a stage.
-        server: Host and port.
+        error: The exception of pyspark's client.
     """
-    return StateError(
-        "Spark has fewer slots than this job has tasks",
-        where=f"Spark Connect server {server}",
-        why=f"it has not started {count} tasks that must run at the same time for {waited_s:.0f} s",
-        remedy="set snapshot.parallelism or the setting spark.mysqlcdc.slots of the Spark connection to the number of "
-        "tasks that the server's executors can run at once, or give the server more executors",
-        retriable=True,
-    )
+    return _CLOSED in _text(error)
+
+
+def is_unknown_session(error: BaseException) -> bool:
+    """Return whether a call that opens no session failed because there is none with this id.
+
+    Args:
+        error: The exception of pyspark's client.
+    """
+    return _UNKNOWN in _text(error)
+
+
+def _text(error: BaseException) -> str:
+    return f"{error} {getattr(error, 'grpc_status_code', '')} {_condition(error)}"
 
 
 def missing_client(error: ImportError) -> ConfigError:

@@ -15,24 +15,24 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateEr
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ArgumentsT, Block, BucketResultT, Shuffle, TaskResultT
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.spark.connect_client import ConnectClient
-from airflow_provider_mysql_cdc.spark.connect_errors import connect_error, too_few_slots
+from airflow_provider_mysql_cdc.spark.connect_errors import connect_error
 from airflow_provider_mysql_cdc.spark.connect_plans import BLOCK, RESULT, PlanMessages
-from airflow_provider_mysql_cdc.spark.connect_session import OWN_PREFIX, ConnectSession
+from airflow_provider_mysql_cdc.spark.connect_session import OWN_PREFIX, PARTITIONS_SETTINGS, ConnectSession
 from airflow_provider_mysql_cdc.spark.connect_tasks import (
     BlockFunction,
     BucketFunction,
     ResultFunction,
 )
 from airflow_provider_mysql_cdc.spark.driver_endpoint import endpoint
-from airflow_provider_mysql_cdc.spark.errors import executor_error, named_error
+from airflow_provider_mysql_cdc.spark.errors import executor_error, named_error, too_few_slots
 from airflow_provider_mysql_cdc.spark.registered_slots import DEFAULT_REGISTRATION_WAIT_S, wait_for_slots
 from airflow_provider_mysql_cdc.spark.starvation import warn_while_starving
 
 SLOTS_SETTING = OWN_PREFIX + "slots"
 """Number of tasks that the server's executors can run at once; without it the server is asked."""
 BARRIER_START_S = 60.0
-"""Seconds within which Spark must have begun a stage whose tasks run at the same time: it begins such a stage when it
-has as many slots, used or not."""
+"""Seconds without a report of a begun stage after which the server's slots are counted, for tasks that must run at the
+same time: Spark begins such a stage when it has as many slots, used or not."""
 _SPLITS = re.compile(r"splits=(?:Some\()?(\d+)")
 
 
@@ -108,6 +108,17 @@ class ConnectRunner:
         cores_of_a_task = int(self._session.setting("spark.task.cpus") or 1)
         return max(1, int(match[1]) // cores_of_a_task) if match else 1
 
+    def _slots_below(self, tasks: int) -> int | None:
+        """Return the number of slots if it is certain that these tasks cannot run at once, otherwise None.
+
+        A stage that is not reported may have begun. Where the server's number of partitions is set, its slots cannot be
+        counted, and Spark's own check ends the stage after ten minutes (``errors.executor_error``).
+        """
+        if any(self._session.setting(name) for name in PARTITIONS_SETTINGS):
+            return None
+        slots = self._current_slots()
+        return slots if slots < tasks else None
+
     def run(
         self, task: Callable[[int, ArgumentsT], TaskResultT], count: int, arguments: ArgumentsT, *, barrier: bool
     ) -> list[TaskResultT]:
@@ -177,8 +188,10 @@ class ConnectRunner:
 
         def running() -> int | None:
             waited_s = time.monotonic() - progress.started
-            if barrier_tasks and not progress.stages and waited_s > BARRIER_START_S:
-                progress.error = too_few_slots(barrier_tasks, waited_s, self._session.server)
+            overdue = barrier_tasks and not progress.stages and waited_s > BARRIER_START_S
+            if overdue and (slots := self._slots_below(barrier_tasks)) is not None:
+                why = f"{barrier_tasks} tasks must run at the same time, and it has {slots} slot(s)"
+                progress.error = too_few_slots(f"Spark Connect server {self._session.server}", why)
                 client.interrupt(tag)
             return progress.running
 
@@ -216,8 +229,9 @@ class ConnectRunner:
 
     def _warn_starving(self, idle_s: float) -> None:
         self._log(
-            f"waiting for Spark: no task of this job has run for {idle_s:.0f} s. The Spark Connect server "
-            f"{self._session.server} runs on {self._master}: are its slots taken by other jobs, or has it no executor?"
+            f"waiting for Spark: no task of this job is reported as running for {idle_s:.0f} s. The Spark Connect "
+            f"server {self._session.server} runs on {self._master}: are its slots taken by other jobs, or has it no "
+            "executor?"
         )
 
 

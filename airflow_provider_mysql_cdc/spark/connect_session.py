@@ -2,7 +2,9 @@
 
 A server starts a Python daemon for each session, which stays when the session ends (38 MB, Spark 4.3), and the first
 task of a session imports everything again. So the jobs of a stream share a session: its id follows from the stream and
-from all settings of the session. The server ends it when it is idle (``spark.connect.session.manager.*``).
+from all settings of the session. The server ends it when it is idle (``spark.connect.session.manager.*``), and does not
+open one with the same id again as long as it remembers it: it remembers the last 1,000 ended sessions, however old. So
+ended sessions of a stream are followed by one with the next number.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import socket
 import threading
 import time
 import uuid
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 from typing import Any
 
 from airflow_provider_mysql_cdc import __version__
@@ -22,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.cdc.job.connect_settings import ConnectSettings
 from airflow_provider_mysql_cdc.spark.connect_channel import ServerAddress
 from airflow_provider_mysql_cdc.spark.connect_client import ConnectClient
-from airflow_provider_mysql_cdc.spark.connect_errors import connect_error, is_session_lost, missing_client
+from airflow_provider_mysql_cdc.spark.connect_errors import connect_error, is_closed, is_session_lost, missing_client
 from airflow_provider_mysql_cdc.spark.connect_parts import ConnectParts, load_parts
 
 OWN_PREFIX = "spark.mysqlcdc."
@@ -39,6 +42,8 @@ _SESSION_CONF = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
     # A task hands on nothing until it ends, and a server may end such ones (since 4.1).
     "spark.sql.execution.pyspark.udf.killOnIdleTimeout": "false",
+    # A server may report no progress: then no task would seem to run.
+    "spark.connect.progress.reportInterval": "2s",
 }
 """Settings that jobs need; those of a connection do not change them."""
 OLDEST_SERVER = (4, 0)
@@ -46,8 +51,10 @@ OLDEST_SERVER = (4, 0)
 which a task gets the key of the job's properties; 4.0 shortens them."""
 _READY = OWN_PREFIX + "ready"
 """Setting of a session that is set up; Spark keeps names that it does not know."""
-MAX_GENERATIONS = 100
-"""Ended sessions of a stream that are passed over; a server remembers them for some hours."""
+_OPENINGS = 5
+"""Times that a session is looked for, when each one has ended before it was set up."""
+PARTITIONS_SETTINGS = ("spark.default.parallelism", "spark.sql.leafNodeDefaultParallelism")
+"""Settings of the server that replace its number of cores where Spark chooses a number of partitions."""
 _READ_AT_ONCE = (
     "spark.master",
     "spark.app.id",
@@ -73,7 +80,9 @@ class ConnectSession:
     def __init__(self, settings: ConnectSettings, stream: str = "") -> None:
         self._settings = settings
         self._address = ServerAddress.parse(settings.url)
-        self._ids = session_ids(settings, stream, self._address.session)
+        chosen = self._address.session
+        self._own = not stream and chosen is None
+        self._family = session_family(settings, stream) if stream and chosen is None else None
         self._lock = threading.Lock()
         self.server = str(self._address)
         self._parts = _parts()
@@ -115,7 +124,7 @@ class ConnectSession:
     def close(self) -> None:
         """Leave the session to the stream's next job; one of its own is ended."""
         with suppress(Exception):
-            if not self._ids:
+            if self._own:
                 self._client.release_session()
         with suppress(Exception):
             self._client.close()
@@ -130,26 +139,39 @@ class ConnectSession:
         return True
 
     def _open(self) -> ConnectClient:
-        """Return the first session of the stream that has not ended; it is opened by its first call."""
-        ids: list[str | None] = [*self._ids] if self._ids else [None]
-        for id_ in ids:
-            try:
-                return self._set_up(id_)
-            except CdcError:
+        """Return the session of the stream, or one of its own; it is opened by its first call."""
+        try:
+            return self._opened()
+        except Exception as error:
+            if isinstance(error, CdcError) or (named := connect_error(error, self.server)) is None:
                 raise
-            except Exception as error:
-                if is_session_lost(error) and id_ != ids[-1]:
-                    continue
-                if (named := connect_error(error, self.server)) is None:
-                    raise
-                raise named from None
-        raise AssertionError("there is at least one id")
+            if self._address.session is not None and is_closed(error):
+                raise _chosen_session_ended(self.server, named.why) from None
+            raise named from None
 
-    def _set_up(self, id_: str | None) -> ConnectClient:
-        client = ConnectClient(self._parts, self._address, id_ or self._address.session or str(uuid.uuid4()))
+    def _opened(self) -> ConnectClient:
+        number, left = 0, _OPENINGS
+        while True:
+            client = ConnectClient(self._parts, self._address, self._id(number))
+            try:
+                self._set_up(client)
+                return client
+            except Exception as error:
+                left -= 1
+                with closing(client):
+                    if self._family is None or not left or not is_session_lost(error):
+                        raise
+                    number = first_not_ended(lambda at: client.has_ended(self._id(at)))  # noqa: B023 - called at once
+
+    def _id(self, number: int) -> str:
+        if self._family is None:
+            return self._address.session or str(uuid.uuid4())
+        return str(uuid.uuid5(self._family, str(number)))
+
+    def _set_up(self, client: ConnectClient) -> None:
         self._read = client.settings(_READY, *_READ_AT_ONCE, opening=True)
         if self._read.get(_READY) == "true":
-            return client
+            return
         _require_version(client.server_version(), self.server)
         for name, value in {**self._settings.conf, **_SESSION_CONF}.items():
             if not name.startswith(OWN_PREFIX) and name not in DRIVER_SETTINGS:
@@ -157,7 +179,6 @@ class ConnectSession:
         client.add_artifacts(self._settings.py_files, archives=False)
         client.add_artifacts(self._settings.archives, archives=True)
         client.set_setting(_READY, "true")
-        return client
 
     def _set(self, client: ConnectClient, name: str, value: str) -> None:
         """Set a setting of the session.
@@ -209,23 +230,45 @@ def _parts() -> ConnectParts:
         raise missing_client(error) from error
 
 
-def session_ids(settings: ConnectSettings, stream: str, chosen: str | None = None) -> tuple[str, ...]:
-    """Return the ids of a stream's sessions, in the order in which they are tried; none for a session of its own.
+def session_family(settings: ConnectSettings, stream: str) -> uuid.UUID:
+    """Return from what the ids of a stream's sessions follow.
 
-    They depend on all that a session keeps: another version, setting or file leads to another session.
+    It depends on all that a session keeps: another version, setting or file leads to other sessions.
 
     Args:
         settings: The server.
         stream: Name of the stream.
-        chosen: The id in the server's address, which is the user's choice.
     """
-    if not stream or chosen is not None:
-        return ()
     files = [_identity(path) for path in (*settings.archives, *settings.py_files)]
     kept = json.dumps([__version__, stream, sorted(settings.conf.items()), files])
-    digest = hashlib.sha256(kept.encode()).digest()
-    base = uuid.UUID(bytes=digest[:16], version=5)
-    return tuple(str(uuid.uuid5(base, str(generation))) for generation in range(MAX_GENERATIONS))
+    return uuid.UUID(bytes=hashlib.sha256(kept.encode()).digest()[:16], version=5)
+
+
+def first_not_ended(has_ended: Callable[[int], bool]) -> int:
+    """Return the number behind the last session that has ended, or 0.
+
+    It takes two questions for each binary digit of the number. Where the server has forgotten some of those that have
+    ended, the number may be one of theirs, which it opens again.
+
+    Args:
+        has_ended: Returns whether the server remembers that the session of a number has ended.
+    """
+    ended, beyond = -1, 0
+    while has_ended(beyond):
+        ended, beyond = beyond, 2 * beyond + 1
+    while beyond - ended > 1:
+        middle = (ended + beyond) // 2
+        ended, beyond = (middle, beyond) if has_ended(middle) else (ended, middle)
+    return beyond
+
+
+def _chosen_session_ended(server: str, why: str) -> ConfigError:
+    return ConfigError(
+        "the session that the address of the Spark Connect server names has ended, and cannot be opened again",
+        where=f"session_id in the Spark connection of {server}",
+        why=why,
+        remedy="remove session_id there: without it a stream has a session that its jobs share, and gets the next one",
+    )
 
 
 def _identity(path: str) -> list[Any]:

@@ -124,11 +124,32 @@ def settings_error(error: BaseException) -> CdcError | None:
 _TASK_LOST = re.compile(r"(ExecutorLostFailure \([^\n]{0,300}|Python worker exited unexpectedly[^\n]{0,100})")
 
 
+_TOO_FEW_SLOTS = re.compile(r"a barrier stage that requires more slots than the total number of slots[^.\n]{0,50}")
+
+
+def too_few_slots(where: str, why: str) -> StateError:
+    """Return the error when Spark cannot start tasks that must run at the same time.
+
+    Args:
+        where: The server or cluster.
+        why: How this is known.
+    """
+    return StateError(
+        "Spark has fewer slots than this job has tasks",
+        where=where,
+        why=why,
+        remedy="give Spark more executors, or set snapshot.parallelism (at a Spark Connect server also "
+        "spark.mysqlcdc.slots of the Spark connection) to the number of tasks that its executors can run at once",
+        retriable=True,
+    )
+
+
 def executor_error(error: BaseException) -> CdcError | None:
     """Return an error when a stage failed because of its executors.
 
     Source: messages of org.apache.spark.api.python.PythonWorkerFactory and PythonRunner, of
-    org.apache.spark.ExecutorLostFailure and of pyspark/worker_util.py (4.x).
+    org.apache.spark.ExecutorLostFailure, of pyspark/worker_util.py, and of
+    org.apache.spark.scheduler.BarrierJobSlotsNumberCheckFailed (4.x).
 
     Args:
         error: The exception of Spark.
@@ -137,6 +158,8 @@ def executor_error(error: BaseException) -> CdcError | None:
     for pattern, what, remedy in _EXECUTOR_PROBLEMS:
         if match := pattern.search(text):
             return ConfigError(what, where="Spark executors", why=" ".join(match[0].split()), remedy=remedy)
+    if match := _TOO_FEW_SLOTS.search(text):
+        return too_few_slots("Spark", match[0])
     if match := _TASK_LOST.search(text):
         return StateError(
             "Spark lost a task of this job",

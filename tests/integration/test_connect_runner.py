@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateEr
 from airflow_provider_mysql_cdc.cdc.job.connect_settings import ConnectSettings
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Shuffle
 from airflow_provider_mysql_cdc.spark import connect_client, connect_runner, connect_session, starvation
+from airflow_provider_mysql_cdc.spark.connect_channel import ServerAddress
+from airflow_provider_mysql_cdc.spark.connect_client import ConnectClient
+from airflow_provider_mysql_cdc.spark.connect_parts import load_parts
 from airflow_provider_mysql_cdc.spark.connect_runner import ConnectRunner
-from airflow_provider_mysql_cdc.spark.connect_session import ConnectSession
+from airflow_provider_mysql_cdc.spark.connect_session import ConnectSession, session_family
 
 pytestmark = [pytest.mark.spark]
 Open = Callable[..., ConnectSession]
@@ -120,9 +124,23 @@ def test_a_barrier_with_more_tasks_than_slots_ends_with_a_named_error(
     with pytest.raises(StateError, match="Spark has fewer slots than this job has tasks") as failure:
         runner.run(sample_tasks.echo, 5, {"value": 1}, barrier=True)
     assert failure.value.can_retry
-    assert any("no task of this job has run" in line for line in lines)
-    monkeypatch.setattr(connect_runner, "BARRIER_START_S", 60.0)
-    assert len(runner.run(sample_tasks.echo, 4, {"value": 1}, barrier=True)) == 4
+    assert any("no task of this job is reported as running" in line for line in lines)
+    assert failure.value.why == "5 tasks must run at the same time, and it has 4 slot(s)"
+
+
+def test_tasks_that_have_started_and_not_reported_do_not_lack_slots(
+    open_session: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The server says nothing of the stage, as while a Python worker is still importing on a busy machine."""
+    monkeypatch.setattr(connect_runner, "BARRIER_START_S", 0.3)
+    monkeypatch.setattr(starvation, "POLL_S", 0.1)
+    monkeypatch.setitem(connect_session._SESSION_CONF, "spark.connect.progress.reportInterval", "-1")
+    uncounted = {"spark_sql_leafNodeDefaultParallelism": "2", "spark_mysqlcdc_slots": "4"}
+    for number, conf in enumerate(({}, uncounted)):
+        runner, go = ConnectRunner(open_session(**conf)), tmp_path / str(number)
+        assert runner.slots() == 4
+        threading.Timer(1.5, go.touch).start()
+        assert runner.run(sample_tasks.wait_for_file, 4, {"file": str(go)}, barrier=True) == [0, 1, 2, 3]
 
 
 def test_a_session_that_the_server_has_ended_is_replaced_between_two_jobs(
@@ -137,6 +155,47 @@ def test_a_session_that_the_server_has_ended_is_replaced_between_two_jobs(
     monkeypatch.setattr(connect_session, "IDLE_CHECK_S", -1.0)
     assert len(runner.run(sample_tasks.echo, 1, {"value": 1}, barrier=False)) == 1
     assert session.client.session_id != first
+
+
+def end_sessions(server: RunningServer, ids: Iterable[str]) -> None:
+    """Open and end sessions at the server."""
+    parts, address = load_parts(), ServerAddress.parse(server.address)
+    for id_ in ids:
+        client = ConnectClient(parts, address, id_)
+        client.settings("spark.master")
+        client.release_session()
+        client.close()
+
+
+def test_a_stream_runs_on_however_many_of_its_sessions_have_ended(
+    open_session: Open, connect_server: RunningServer, tmp_path: Path
+) -> None:
+    """A server remembers ended sessions by number, for good on a quiet one; a drain a day ends one a day."""
+    stream = f"stream-{tmp_path}"
+    family = session_family(ConnectSettings(connect_server.address), stream)
+    end_sessions(connect_server, (str(uuid.uuid5(family, str(number))) for number in range(130)))
+    session = open_session(stream=stream)
+    assert len(ConnectRunner(session).run(sample_tasks.echo, 1, {"value": 1}, barrier=False)) == 1
+    ids = [session.client.session_id, open_session(stream=stream).client.session_id]
+    assert ids == [str(uuid.uuid5(family, "130"))] * 2, "its jobs share the session"
+    session.client.release_session()
+    assert open_session(stream=stream).client.session_id == str(uuid.uuid5(family, "131"))
+
+
+def test_a_session_that_the_address_names_stays_and_is_not_waited_for_when_it_has_ended(
+    open_session: Open, connect_server: RunningServer
+) -> None:
+    id_ = str(uuid.uuid4())
+    url = f"{connect_server.address};session_id={id_}"
+    for _ in range(2):
+        session = open_session(url)
+        assert session.client.session_id == id_
+        session.close()
+    end_sessions(connect_server, [id_])
+    for stream in ("", "stream"):
+        with pytest.raises(ConfigError, match=r"names has ended.*remove session_id") as failure:
+            open_session(url, stream)
+        assert not failure.value.can_retry
 
 
 @pytest.mark.exhaustive

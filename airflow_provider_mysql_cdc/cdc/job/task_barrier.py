@@ -149,13 +149,26 @@ class TaskBarrier:
             if self._error is not None:
                 raise self._error
             if not all_arrived:
-                raise StateError(
-                    f"only {len(self._arrived.get(point.name, ()))} of {self.tasks} tasks reached the barrier "
-                    f"{point.name!r}",
-                    why=f"the others did not reach it within {self.timeout_s:.0f} s",
-                    remedy="give the job as many slots as it has tasks (snapshot.parallelism)",
-                    retriable=True,
-                )
+                raise self._late_tasks_error(point.name)
+
+    def _late_tasks_error(self, point: str) -> StateError:
+        arrived, seen = self._arrived.get(point, set()), set[int]().union(*self._arrived.values())
+        silent = sorted({*range(self.tasks)} - seen)
+        working = sorted(seen - arrived)
+        parts = [("no report yet from task", silent), ("on the way there: task", working)]
+        remedy = (
+            "a task reports when Spark has started it, its Python has imported this package, and it is connected: "
+            "check that Spark has as many slots as the job has tasks (snapshot.parallelism), and read the "
+            "executors' stderr"
+            if silent
+            else "read the executors' stderr for what these tasks wait for"
+        )
+        return StateError(
+            f"only {len(arrived)} of {self.tasks} tasks reached the barrier {point!r} within {self.timeout_s:.0f} s",
+            why="; ".join(f"{what} {', '.join(map(str, tasks))}" for what, tasks in parts if tasks),
+            remedy=remedy,
+            retriable=True,
+        )
 
     def release(self, point: BarrierPoint[ReleaseT], reply: ReleaseT) -> None:
         """Release the tasks that wait at a point, and those that will arrive there.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.model.job_names import CONNECT_VARIABLE
 from airflow_provider_mysql_cdc.spark import connect_main
 from airflow_provider_mysql_cdc.spark.connect_channel import ServerAddress
 from airflow_provider_mysql_cdc.spark.connect_errors import connect_error
-from airflow_provider_mysql_cdc.spark.connect_session import session_ids
+from airflow_provider_mysql_cdc.spark.connect_session import first_not_ended, session_family
 from airflow_provider_mysql_cdc.spark.main import session_name
 
 URL = "sc://spark.example:15003/;token=secret;use_ssl=True"
@@ -66,17 +67,31 @@ def test_a_session_depends_on_all_that_it_keeps(tmp_path: Path) -> None:
     archive = tmp_path / "environment.tar.gz"
     archive.write_bytes(b"one")
     settings = ConnectSettings(URL, {"a": "1", "b": "2"}, (f"{archive}#environment",))
-    ids = session_ids(settings, "shop")
-    assert len(ids) == len(set(ids)) > 10
-    assert ids == session_ids(ConnectSettings("sc://other", {"b": "2", "a": "1"}, settings.archives), "shop")
+    family = session_family(settings, "shop")
+    assert family == session_family(ConnectSettings("sc://other", {"b": "2", "a": "1"}, settings.archives), "shop")
     others = [
-        session_ids(settings, "shop2"),
-        session_ids(ConnectSettings(URL, {"a": "1", "b": "3"}, settings.archives), "shop"),
+        session_family(settings, "shop2"),
+        session_family(ConnectSettings(URL, {"a": "1", "b": "3"}, settings.archives), "shop"),
     ]
     archive.write_bytes(b"another")
-    others.append(session_ids(settings, "shop"))
-    assert len({ids[0], *(other[0] for other in others)}) == 4
-    assert session_ids(settings, "") == () == session_ids(settings, "shop", "an id of the user")
+    others.append(session_family(settings, "shop"))
+    assert len({family, *others}) == 4
+
+
+@pytest.mark.parametrize("ended", [0, 1, 2, 3, 100, 101, 1000, 100_000])
+def test_the_session_behind_all_that_have_ended_is_found_in_a_few_questions(ended: int) -> None:
+    """Also where the server has forgotten some: it remembers a number of them, and the last ones asked for."""
+    asked: list[int] = []
+
+    def has_ended(number: int) -> bool:
+        asked.append(number)
+        return number < ended
+
+    assert first_not_ended(has_ended) == ended and len(asked) <= 2 * ended.bit_length() + 1
+    for seed in range(20):
+        remembered = set(random.Random(seed).sample(range(ended), min(ended, 50 * seed)))
+        found = first_not_ended(remembered.__contains__)
+        assert found not in remembered and (found == 0 or found - 1 in remembered), seed
 
 
 @for_each(

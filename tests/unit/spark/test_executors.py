@@ -140,6 +140,16 @@ def test_a_task_that_is_lost_is_named_and_can_be_tried_again(text: str) -> None:
     assert found.why.startswith(("ExecutorLostFailure (executor 1", "Python worker exited unexpectedly"))
 
 
+def test_spark_s_own_word_that_a_barrier_lacks_slots_is_named() -> None:
+    text = (
+        "org.apache.spark.scheduler.BarrierJobSlotsNumberCheckFailed: [SPARK-24819]: Barrier execution mode does not "
+        "allow run a barrier stage that requires more slots than the total number of slots in the cluster currently."
+    )
+    found = executor_error(RuntimeError(text))
+    assert isinstance(found, StateError) and found.can_retry and "fewer slots than this job has tasks" in found.what
+    assert found.why.endswith("total number of slots in the cluster currently")
+
+
 @for_each(
     "text",
     [
