@@ -20,8 +20,9 @@ from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all, fetch_dicts
 from airflow_provider_mysql_cdc.cdc.binlog.dump import client_uuid
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
-from airflow_provider_mysql_cdc.cdc.binlog.preflight import read_facts
+from airflow_provider_mysql_cdc.cdc.binlog.preflight import find_problems, read_facts
 from airflow_provider_mysql_cdc.cdc.binlog.registered_clients import RegisteredClient
+from airflow_provider_mysql_cdc.cdc.binlog.server_facts import RunRequirements
 from airflow_provider_mysql_cdc.cdc.binlog.stream import BinlogStream, Event, open_stream
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap, parse_table_map
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -386,6 +387,9 @@ def test_streams_of_two_prefixes_with_one_id_do_not_end_each_other(
                 event.type == c.QUERY_EVENT and "CREATE TABLE beside" in ev.parse_query(event).sql
                 for event in stream.events(None)
             )
+        # Of clients with one id the server lists the last one.
+        listed = find_problems(read_facts(root, "db"), own_ids("a"))
+        assert ["'mysql-cdc/b'" in f.why for f in listed if isinstance(f.error, ServerIdInUseError)] == [True]
         again = open_stream(replace(settings, client_name="a"), start, server_id=SERVER_ID, silence_timeout_s=5)
         with again, pytest.raises(ServerIdInUseError):
             for _ in streams[0].events(None):
@@ -393,6 +397,21 @@ def test_streams_of_two_prefixes_with_one_id_do_not_end_each_other(
     finally:
         for stream in streams:
             stream.close()
+
+
+def own_ids(client_name: str) -> RunRequirements:
+    return RunRequirements(snapshot=False, server_ids=range(SERVER_ID, SERVER_ID + 1), client_name=client_name)
+
+
+def test_the_next_run_says_nothing_of_the_connection_that_the_last_one_has_closed(
+    root: Any, settings: ConnectionSettings
+) -> None:
+    stream = open_stream(replace(settings, client_name="a"), current_offset(root), server_id=SERVER_ID)
+    next(stream.events(current_offset(root)), None)
+    stream.close()
+    facts = read_facts(root, "db")
+    assert SERVER_ID in [client.server_id for client in facts.replicas], "the server still lists it"
+    assert [f.what for f in find_problems(facts, own_ids("a")) if "registered" in f.what] == []
 
 
 def test_the_client_is_listed_as_a_replica(live: BinlogStream, root: Any, settings: ConnectionSettings) -> None:

@@ -289,18 +289,10 @@ def _server_ids(facts: ServerFacts, requirements: RunRequirements) -> Iterator[F
             ServerIdInUseError, facts, "the server itself has one of our server ids", f"ours are {span} (SETUP-14)", fix
         )
     for client in facts.replicas:
-        if client.server_id not in ids:
-            continue
-        what = f"a replication client with our server id {client.server_id} is registered"
-        if not is_own_client(client, requirements.client_name):
+        # The server ends the connection of an earlier run of this stream by its next heartbeat, or when we connect.
+        if client.server_id in ids and not is_own_client(client, requirements.client_name):
+            what = f"a replication client with our server id {client.server_id} is registered"
             yield error_finding(ServerIdInUseError, facts, what, f"it reports the host {client.host!r} (STRM-02)", fix)
-        else:
-            yield Finding(
-                WARNING,
-                what,
-                "an earlier run of this stream did not close its connection, which the server closes when we connect",
-                "nothing",
-            )
 
 
 def _recommended_settings(facts: ServerFacts, requirements: RunRequirements) -> Iterator[Finding]:
