@@ -12,6 +12,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Increme
 from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import NO_KEY_REASON, UNKNOWN_TABLE_REASON
 from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import STOP_REASON, UNCAPTURED_REASON
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, TableScan
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.signals import initial_notifications, notification_record
 from airflow_provider_mysql_cdc.cdc.signals.notification_record import Notification, NotificationType, ScanStatus
 from airflow_provider_mysql_cdc.cdc.signals.table_names import entry_name
@@ -97,17 +98,27 @@ def paused_or_resumed(state: IncrementalState, type_: NotificationType) -> Itera
         yield Notification(type_, request_id, {notification_record.DATA_COLLECTIONS: tables})
 
 
-def stopped(before: IncrementalState, after: IncrementalState) -> Iterator[Notification]:
+def stopped(
+    before: IncrementalState, after: IncrementalState, order: Sequence[TableId] | None = None
+) -> Iterator[Notification]:
     """Yield the notification of each incremental snapshot of which a signal has stopped tables.
+
+    A signal whose tables no incremental snapshot has is reported as in Debezium: with the id of the last of them that
+    continue, and without a table.
 
     Args:
         before: The state before.
         after: The state now.
+        order: The tables that the signal names, in its order; None for all.
     """
-    scans = _newly_ended(before, after)
+    place = {table: number for number, table in enumerate(order or ())}
+    scans = sorted(_newly_ended(before, after), key=lambda scan: place.get(scan.table, 0))
     for request_id in dict.fromkeys(scan.request for scan in scans):
         tables = notification_record.join_names(str(scan.table) for scan in scans if scan.request == request_id)
         yield Notification(NotificationType.ABORTED, request_id, {notification_record.DATA_COLLECTIONS: tables})
+    running = [scan.request for scan in after.active_scans if not _reported_as_initial(scan)]
+    if order is not None and not order and running:
+        yield Notification(NotificationType.ABORTED, running[-1], {notification_record.DATA_COLLECTIONS: ""})
 
 
 def changed(

@@ -222,11 +222,11 @@ class SignalProcessor:
     def stop_snapshot(self, action: SignalAction) -> None:
         """Abort scans."""
         entries = cast(StopSnapshot, action).collections
-        active_tables = [scan.table for scan in self.state.active_scans]
+        active_tables = [scan.table for scan in self.state.active_scans if scan.kind == "incremental"]
         tables = match_tables(entries, active_tables)[0] if entries else None
         before, stop = self.state, StopTime(self._signal.sequence, self._signal.sent_ms)
         self.state = stop_scans(before, tables, stop)
-        self.notifications += notices.stopped(before, self.state)
+        self.notifications += notices.stopped(before, self.state, tables)
         self.log(
             f"signal {action.signal_id}: the snapshots of "
             f"{len(before.active_scans) - len(self.state.active_scans)} table(s) are stopped"

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -63,3 +64,27 @@ def test_a_signal_that_names_no_table_is_done_at_once(processor: SignalProcessor
     assert scanned(processor) == [] and processor.refused == []
     assert notices(processor) == ["STARTED", "COMPLETED"]
     assert processor.state.requests["ad-hoc-1"].verdict == "accepted"
+
+
+@pytest.mark.req("INC-47")
+@for_each(
+    ("stopped", "aborted"),
+    [
+        (["shop.orders", "shop.items"], [("ad-hoc-1", "shop.orders,shop.items")]),
+        (["shop.(items|orders)"], [("ad-hoc-1", "shop.items,shop.orders")]),
+        ([], [("ad-hoc-1", "shop.items,shop.orders")]),
+        (["shop.log"], [("ad-hoc-1", "")]),
+        (["shop.gone", "shop.orders"], [("ad-hoc-1", "shop.orders")]),
+    ],
+)
+def test_a_stop_is_reported_with_the_tables_in_its_order_also_if_it_stops_none(
+    processor: SignalProcessor, stopped: list[str], aborted: list[tuple[str, str]]
+) -> None:
+    """Debezium (``checkAndProcessStopFlag``) reports a stop of tables that are not read, and none when nothing runs."""
+    for running in (True, False):
+        processor.state, processor.notifications = IncrementalState(), []
+        if running:
+            processor.process(asked("shop.items", "shop.orders"))
+        processor.process(Signal("stop", "stop-snapshot", json.dumps({"data-collections": stopped}), "source"))
+        found = [(n.id, n.additional_data["data_collections"]) for n in processor.notifications if n.type == "ABORTED"]
+        assert found == (aborted if running else [])
