@@ -199,3 +199,24 @@ def test_composite_keys_with_null_are_told_apart(stack: Any, db: tuple[Any, str]
     assert found_ids(conn, rows, [{"a": 1, "b": None}]) == {2}
     assert found_ids(conn, rows, [{"a": None, "b": None}]) == {4, 5}
     assert found_ids(conn, rows, [{"a": None, "b": "x"}, {"a": 1, "b": "x"}]) == {1, 3}
+
+
+FOREIGN: tuple[Any, ...] = (
+    *(0, -1, 1 << 62, 1 << 63, -(1 << 63), 10**40, 1.5, -1e308, True, None, "", "x", "12", "1" * 70, "-" + "9" * 90),
+    *("0000-00-00", "9999-99-99Z", "2024-13-45", "2024-02-30T25:61:61Z", "9999-99-99T99:99:99.999999Z"),
+    *("2024-13-45 25:61:61", "0000-00-00 00:00:00", "99:99:99Z", "999:99:99.999999", "-999:00:00"),
+    *("838:59:59", "99:59:59Z", "2024-02-30T00:00:00Z", "2024-02-30", "9999-12-31T23:59:59Z", "2024-02-30 00:00:00"),
+    *("ff" * 200, "/" * 400, "AAAA" * 100),
+)
+"""Values that records of other hands may have."""
+
+
+def test_no_value_of_other_hands_ends_the_search_for_rows(loaded: Any) -> None:
+    conn, name, _ = loaded
+    for options in (KEY, MODES[2], *MODES[-5:]):
+        for index, sql_type in enumerate(ALL_TYPES):
+            table = table_of(conn, name, f"t{index}")
+            rows = SuspectRows(table, options, table.columns[:1])
+            searches = " OR ".join(f"({rows.condition({'c': value})})" for value in FOREIGN)
+            with stored_dates_allowed(conn, ("DATE",)):
+                assert execute(conn, f"SELECT id FROM t{index} WHERE {searches}") is not None, (options, sql_type)

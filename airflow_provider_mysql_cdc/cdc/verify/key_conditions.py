@@ -46,12 +46,15 @@ _DAY_MICROS = 86_400 * _MICROS
 _EPOCH = date(1970, 1, 1)
 _FLOAT = struct.Struct("<f")
 _DECIMAL_TEXT = re.compile(r"-?\d+(?:\.\d+)?", re.ASCII)
-_ISO_DATE = re.compile(r"(\d{4}-\d\d-\d\d)Z?", re.ASCII)
-_ISO_TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?Z", re.ASCII)
-_ISO_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d(?:\.\d{1,6})?)Z", re.ASCII)
-_MYSQL_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_MYSQL_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?", re.ASCII)
-_MYSQL_TIME = re.compile(r"-?\d{2,3}:\d\d:\d\d(?:\.\d{1,6})?", re.ASCII)
+# Literals that the server takes: of others it ends the statement (error 1525).
+_DAY, _CLOCK = r"\d{4}-(?:0\d|1[0-2])-(?:[0-2]\d|3[01])", r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?"
+_ISO_DATE = re.compile(rf"({_DAY})Z?", re.ASCII)
+_ISO_TIME = re.compile(r"(\d\d):([0-5]\d):([0-5]\d)(?:\.(\d{1,6}))?Z", re.ASCII)
+_ISO_MOMENT = re.compile(rf"({_DAY})T({_CLOCK})Z", re.ASCII)
+_MYSQL_DATE = re.compile(_DAY, re.ASCII)
+_MYSQL_MOMENT = re.compile(rf"{_DAY} {_CLOCK}", re.ASCII)
+_MYSQL_TIME = re.compile(r"-?(?:[0-7]?\d\d|8[0-2]\d|83[0-8]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?", re.ASCII)
+_MAX_TIME_MICROS = 839 * 3600 * _MICROS
 _HEX = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
 _PLAIN_MEMBER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _ULPS = 4
@@ -388,6 +391,8 @@ def _time(value: _FieldValue) -> str:
         low = ((int(hours) * 60 + int(minutes)) * 60 + int(seconds)) * _MICROS + int((fraction or "").ljust(6, "0"))
         return f"{value.name} = TIME'{clock_text(low, _MICROS, 6)}'"
     low, high = _micros(value.integer(), time_unit(value.options.time_mode, digits), digits)
+    if max(-low, high) >= _MAX_TIME_MICROS:
+        raise value.unexpected()
     bounds = [f"TIME'{clock_text(micros, _MICROS, 6)}'" for micros in (low, high)]
     return f"{value.name} = {bounds[0]}" if low == high else f"{value.name} BETWEEN {bounds[0]} AND {bounds[1]}"
 
