@@ -164,6 +164,30 @@ def test_errant_transactions_before_drained_ones_are_refused_and_repaired(
     assert {70, 71, 72, 73} <= set(have)
 
 
+def test_a_transaction_that_was_skipped_on_the_replica_is_refused_and_repaired(
+    pipeline: Pipeline, pair: Pair, database: str
+) -> None:
+    """By an empty one under its GTID; the one that was read last is there, so its commit time does not tell."""
+    root = pair.replica.root
+    pair.catch_up()
+    execute(root, "STOP REPLICA", "SET GLOBAL super_read_only=OFF")
+    insert(pair.primary.root, database, 75)
+    skipped = f"{pair.primary.uuid}:{pair.primary.gtids.rpartition('-')[2]}"
+    execute(root, f"SET gtid_next='{skipped}'", "BEGIN", "COMMIT", "SET gtid_next='AUTOMATIC'", "START REPLICA")
+    insert(pair.primary.root, database, 76)
+    pipeline.drain()
+    pair.switch()
+    insert(pair.primary.root, database, 77)
+    follow(pipeline, pair)
+    error = refused(pipeline)
+    assert not error.can_retry and skipped in error.why and "empty" in error.why
+    carry_out(error, pipeline)
+    pipeline.drain()
+    have = {r["id"]: r["v"] for r in compacted(pipeline.records("t")).values() if r}
+    assert have == dict(rows(pair.primary.root, f"SELECT id, v FROM `{database}`.t")) and {76, 77} <= set(have)
+    assert 75 not in have
+
+
 def test_a_server_without_gtids_is_refused(pipeline: Pipeline, pair: Pair, database: str) -> None:
     pair.catch_up()
     pair.replica.promote()

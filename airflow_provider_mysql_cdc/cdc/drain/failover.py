@@ -8,8 +8,9 @@ The next batch begins at this place, with the same GTID set (``BatchPlan.continu
 it for the offset of the earlier batches; the schema history gets a copy of its records at the new place, in the
 transaction that puts the plan in force. Nothing else in the pipeline knows of the change.
 
-Refused by name, before anything is written: the server lacks transactions that were drained; it has purged some that
-were not; it has errant ones among those that were drained; it has no GTIDs, or the stored offset has none.
+Refused by name, before anything is written: the server lacks transactions that were drained, or has skipped one; it
+has purged some that were not; it has errant ones among those that were drained; it has no GTIDs, or the stored offset
+has none.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from airflow_provider_mysql_cdc.cdc.drain.gtid_search import GtidSearch
 from airflow_provider_mysql_cdc.cdc.drain.known_transaction import compare_transaction
 from airflow_provider_mysql_cdc.cdc.drain.refused_server import VERIFY_REMEDY, refused_server, reset_remedy
 from airflow_provider_mysql_cdc.cdc.drain.requested_position import last_file, previous_gtids_of, start_file
+from airflow_provider_mysql_cdc.cdc.drain.skipped_transactions import SkippedTransactions
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, gtid_source
 from airflow_provider_mysql_cdc.cdc.model.log import Log
@@ -57,6 +59,7 @@ class _Search:
         gtids: What the search has seen.
         anonymous: Position of a transaction without a GTID among those that were read; None if there is none.
         statements: Statements about captured tables in transactions that do not count, by GTID.
+        skipped: Transactions that the server has executed as empty ones of its own.
     """
 
     place: BinlogOffset
@@ -64,6 +67,7 @@ class _Search:
     gtids: GtidSearch
     anonymous: str | None
     statements: Mapping[str, str]
+    skipped: GtidSet
 
 
 def is_other_server(conn: Any, offset: BinlogOffset) -> bool:
@@ -154,6 +158,8 @@ def _find(
         raise _no_gtids_error(conn, offset, f"the transaction at {found.anonymous} has no GTID")
     if found.gtids.errant:
         raise _errant_error(conn, offset, stored, found)
+    if skipped := wanted.subtract(wanted.subtract(found.skipped)).of_sources(cfg.counts_gtid_source):
+        raise _skipped_error(conn, offset, stored, skipped)
     if unlogged := found.gtids.unread():
         raise _no_gtids_error(conn, offset, f"its binlog does not contain {_shown(unlogged)}, which it has executed")
     _require_no_statements(conn, offset, stored, found)
@@ -243,11 +249,13 @@ def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet) -
     search = GtidSearch(wanted, previous.union(purged), cfg.writes_rows_of)
     anonymous, last_file, gtid = None, "", None
     statements: dict[str, str] = {}
+    skipped = SkippedTransactions(answering_server(conn), int(fetch_all(conn, "SELECT @@server_id")[0][0]))
     stream = open_stream(
         cfg.connection_settings(), end.with_position(file, FILE_START), server_id=UNREGISTERED_SERVER_ID
     )
     try:
         for event in stream.events(end, unused=no_rows):
+            skipped.take(event)
             is_doubtful = event.type == c.QUERY_EVENT and gtid is not None and search.is_out_of_order(gtid)
             if gtid is not None and is_doubtful and (sql := _statement_about_tables(cfg, event)):
                 statements[gtid] = sql
@@ -267,12 +275,13 @@ def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet) -
         anonymous = error.where
     finally:
         stream.close()
+    skipped.finish()
     place = end if search.place is None else end.with_position(*search.place)
     if search.boundary is not None:
         boundary = end.with_position(*search.boundary)
     else:
         boundary = end if last_file == end.file else end.with_position(end.file, FILE_START)
-    return _Search(place, boundary, search, anonymous, statements)
+    return _Search(place, boundary, search, anonymous, statements, skipped.gtids)
 
 
 def _statement_about_tables(cfg: ConnectorConfig, event: Event) -> str | None:
@@ -358,6 +367,17 @@ def _errant_error(conn: Any, offset: BinlogOffset, stored: GtidSet, found: _Sear
         f"read; the first one is at {found.place}",
         "let database.hostname lead to a server without them; or leave them out: "
         + reset_remedy(stored.union(found.gtids.errant)),
+    )
+
+
+def _skipped_error(conn: Any, offset: BinlogOffset, stored: GtidSet, skipped: GtidSet) -> ServerChangedError:
+    return refused_server(
+        conn,
+        offset,
+        f"it has executed {_shown(skipped)} as empty transactions of its own, as somebody does who skips them (SET "
+        "gtid_next): their changes are in the topics, and not in its tables",
+        "let database.hostname lead to a server that has executed them; or continue with what this one has: "
+        + reset_remedy(stored),
     )
 
 

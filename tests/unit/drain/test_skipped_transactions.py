@@ -1,0 +1,54 @@
+"""Empty transactions under other servers' GTIDs."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from kit.cases import for_each
+
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.drain import skipped_transactions
+from airflow_provider_mysql_cdc.cdc.drain.skipped_transactions import SkippedTransactions
+
+pytestmark = pytest.mark.quick
+
+OWN, OTHER = "aaaaaaaa-0000-0000-0000-000000000001", "bbbbbbbb-0000-0000-0000-000000000002"
+BEGIN, COMMIT = (c.QUERY_EVENT, "BEGIN"), (c.QUERY_EVENT, "COMMIT")
+
+
+@for_each(
+    ("gtid", "server_id", "between", "found"),
+    [
+        (f"{OTHER}:5", 2, [BEGIN, COMMIT], True),
+        (f"{OTHER}:tag:5", 2, [BEGIN, COMMIT, (c.ROTATE_EVENT, ""), (c.PREVIOUS_GTIDS_LOG_EVENT, "")], True),
+        (f"{OTHER}:5", 1, [BEGIN, COMMIT], False),  # replicated, and empty: a filter
+        (f"{OWN}:5", 2, [BEGIN, COMMIT], False),
+        (None, 2, [BEGIN, COMMIT], False),
+        (f"{OTHER}:5", 2, [BEGIN, (c.TABLE_MAP_EVENT, ""), (c.XID_EVENT, "")], False),
+        (f"{OTHER}:5", 2, [(c.QUERY_EVENT, "CREATE TABLE t (id INT)")], False),
+        (f"{OTHER}:5", 2, [BEGIN, (c.QUERY_EVENT, "UPDATE t SET v = 1"), COMMIT], False),
+    ],
+)
+@pytest.mark.parametrize("last", [False, True])
+def test_an_empty_transaction_of_another_server_with_the_own_id_was_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+    gtid: str | None,
+    server_id: int,
+    between: list[tuple[int, str]],
+    found: bool,
+    last: bool,
+) -> None:
+    texts = {1: gtid, 9: f"{OWN}:9"} | {2 + number: text for number, (_, text) in enumerate(between)}
+    monkeypatch.setattr(skipped_transactions, "parse_gtid", lambda e: SimpleNamespace(gtid=texts[e.start_pos]))
+    monkeypatch.setattr(skipped_transactions, "parse_query", lambda e: SimpleNamespace(sql=texts[e.start_pos]))
+    skipped = SkippedTransactions(OWN.upper(), 2)
+    kinds = [c.GTID_LOG_EVENT, *(kind for kind, _ in between)]
+    for number, kind in enumerate(kinds, 1):
+        skipped.take(Event(kind, 0, server_id, 0, "binlog.000001", number, number, b"", 0, 0))
+    if last:
+        skipped.finish()
+    else:
+        skipped.take(Event(c.GTID_LOG_EVENT, 0, 2, 0, "binlog.000001", 9, 9, b"", 0, 0))
+    assert str(skipped.gtids) == (gtid if found else "")
