@@ -77,8 +77,9 @@ def mismatch_error(table: Table, what: str, why: str) -> SchemaMismatchError:
         where=str(table.id),
         why=why,
         remedy=(
-            "the schema history lacks a change of the table: rebuild it with snapshot.mode=recovery, "
-            "or take a new snapshot of the table"
+            "the schema history lacks a change of the table: rebuild it with snapshot.mode=recovery; if that is "
+            "refused, or this error comes again because rows of both structures wait, trigger mysql_cdc_reset_offset "
+            "with offset=current, then mysql_cdc_snapshot with again=true, then mysql_cdc_verify with repair=yes"
         ),
     )
 

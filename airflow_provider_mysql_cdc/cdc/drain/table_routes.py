@@ -252,7 +252,7 @@ class TableRoutes:
     def _find_hidden_columns(self, table_map: TableMap, state: SchemaState) -> HiddenColumns | None:
         """Return the hidden columns in a TABLE_MAP event; None where it has none."""
         table = state.tables.get(TableId(table_map.db, table_map.table))
-        if table is None or not announces_hidden_columns(self.server_version()):
+        if table is None or not announces_hidden_columns(self.server_version()) or self._waits_for_structure(table_map):
             return None
         return find_hidden_columns(table, table_map)
 
@@ -266,6 +266,8 @@ class TableRoutes:
         table = state.tables.get(table_id)
         if table is None or not cfg.needs_schema(table_id):
             return None
+        if self._waits_for_structure(table_map):
+            return None  # whoever needs its rows refuses them, and says why
         # A signal table that is not captured is read without the schema history if need be (``matching_structure``).
         return find_correction(table, table_map) if table_map.names is not None or cfg.captures(table_id) else None
 
@@ -275,19 +277,20 @@ class TableRoutes:
         if not cfg.captures(table_id):
             return skipped_route(table_id)
         table = state.tables.get(table_id)
-        if self._window_keys is not None and table is not None:
-            self._window_keys.prepare_table(table, table_map)
         share = self._shares.ensure_share(table_id)
         # Transaction metadata counts the rows of all captured tables.
-        if not share.assigned and not cfg[F.PROVIDE_TRANSACTION_METADATA]:
+        is_written = share.assigned or cfg[F.PROVIDE_TRANSACTION_METADATA]
+        if table is not None and (is_written or self._window_keys is not None) and self._waits_for_structure(table_map):
+            error = unknown_structure_error(table_id, event.where(), self._skipped[table_id])
+            self._on_refused(error)
+            raise error
+        if self._window_keys is not None and table is not None:
+            self._window_keys.prepare_table(table, table_map)
+        if not is_written:
             return skipped_route(table_id, share)
         if table is None:
             self._pass_unknown_table(table_id, event)
             return skipped_route(table_id, share)
-        if table_map.names is None and (statement := self._skipped.get(table_id)) is not None:
-            error = unknown_structure_error(table_id, event.where(), statement)
-            self._on_refused(error)
-            raise error
         if table_map.names is None and (text := unshown_members_warning(table, self.server_version())) is not None:
             self._note(text)
         try:
@@ -296,6 +299,10 @@ class TableRoutes:
             if not isinstance(error, _REFUSALS_OF_ALL_TABLES):
                 self._on_refused(error)
             raise
+
+    def _waits_for_structure(self, table_map: TableMap) -> bool:
+        """Return whether a skipped statement may have changed what the rows of a TABLE_MAP event mean."""
+        return table_map.names is None and TableId(table_map.db, table_map.table) in self._skipped
 
     def _make_route(self, table_map: TableMap, table: Table, share: TopicShare) -> TableRoute:
         """Return a table's route, as an earlier batch has built it if it would be built from the same now."""
