@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pymysql
@@ -139,10 +140,11 @@ def decode(
     db: str,
     start: tuple[str, int],
     options: DecoderOptions = DEFAULT,
+    tables: Mapping[str, Table] = MappingProxyType({}),
 ) -> list[Decoded]:
-    """Return the records of one database's row events from ``start`` on, with the structures of now."""
+    """Return the records of one database's row events from ``start`` on, with these structures, or those of now."""
     out: list[Decoded] = []
-    tables: dict[str, Table] = {}
+    tables = dict(tables)
     decoders: dict[bytes, tuple[str, RowDecoder]] = {}
     ids: dict[int, tuple[str, RowDecoder] | None] = {}
     for event in events(stack, start):

@@ -206,9 +206,8 @@ def decoder(table: Table, raw: bytes, types: bytes, meta: tuple[int, ...]) -> Ro
         class Map:
             column_types, column_meta = types, meta
 
-        # What a MINIMAL image leaves out; the recorded tables have no other defaults there.
-        texts = EnvelopeText(insert_text={column.name: "null" for column in table.columns})
-        _DECODERS[key] = compile_decoder(table, Map, DecoderOptions(unavailable_as_null=True), texts)  # type: ignore[arg-type]
+        options = DecoderOptions(unavailable_as_null=True)
+        _DECODERS[key] = compile_decoder(table, Map, options, EnvelopeText())  # type: ignore[arg-type]
     return _DECODERS[key]
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.convert import connect_types as ct
 from airflow_provider_mysql_cdc.cdc.convert.json_text import Float32
+from airflow_provider_mysql_cdc.cdc.ddl.temporal_literals import split_datetime, split_time
 from airflow_provider_mysql_cdc.cdc.decode.codegen.custom_values import converted_text
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import java_float
 from airflow_provider_mysql_cdc.cdc.decode.values.temporal import full_year
@@ -33,13 +34,6 @@ _DAY_US = 86_400_000_000
 _INT_MAX, _LONG_MAX = 2**31 - 1, 2**63 - 1
 _FLOAT = struct.Struct("<f")
 _CURRENT_TIMESTAMP = re.compile(r"(CURRENT_TIMESTAMP|NOW|LOCALTIME|LOCALTIMESTAMP)(\s*\(\s*\d*\s*\))?", re.IGNORECASE)
-_DATETIME = re.compile(
-    r"(\d{2,4})\D(\d{1,2})\D(\d{1,2})(?:[T\s]+(\d{1,2})(?:\D(\d{1,2}))?(?:\D(\d{1,2})(?:\.(\d*))?)?)?\s*"
-)
-_DATETIME_DIGITS = re.compile(r"(\d{4})(\d{2})(\d{2})(?:(\d{2})(\d{2})(\d{2})(?:\.(\d*))?)?")
-_TIME = re.compile(r"(-?)(?:(\d+)\s+)?(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?")
-_DATE_BEFORE_TIME = re.compile(r"^\d{2,4}-\d{1,2}-\d{1,2}[T\s]+")
-_TIME_DIGITS = re.compile(r"(-?)()(\d{0,3}?)(\d{0,2}?)(\d{1,2})(?:\.(\d*))?")
 _BITS = re.compile(r"(?:b'([01]*)'|0b([01]+))", re.IGNORECASE)
 _HEX = re.compile(r"(?:x'([0-9a-f]*)'|0x([0-9a-f]+))", re.IGNORECASE)
 
@@ -178,37 +172,15 @@ def parse_datetime_us(text: str, *, adjust: bool = False) -> int | None:
     Raises:
         ValueError: The text is no date.
     """
-    match = _DATETIME.fullmatch(text.strip()) or _DATETIME_DIGITS.fullmatch(_all_digits(text.strip()))
-    if match is None:
-        if text.strip(" 0.") == "":
-            return None
-        raise ValueError(text)
-    year, month, day, hour, minute, second = (int(g or 0) for g in match.groups()[:6])
-    if len(match[1]) == 2:
-        year += 2000 if year < 70 else 1900
+    (year, month, day, hour, minute, second), fraction = split_datetime(text)
     if not (year and month and day):
         return None
     days = date(full_year(year) if adjust else year, month, day).toordinal() - _EPOCH_DAY
-    return days * _DAY_US + ((hour * 60 + minute) * 60 + second) * 1_000_000 + _micros(match[7])
+    return days * _DAY_US + ((hour * 60 + minute) * 60 + second) * 1_000_000 + _micros(fraction)
 
 
-def _all_digits(text: str) -> str:
-    """Return a date or datetime written as a number with a year of four digits, other text unchanged.
-
-    The server fills up with zeros on the left to 6 (YYMMDD), 8, 12 (YYMMDDhhmmss) or 14 digits.
-    """
-    number, point, fraction = text.replace("T", "").partition(".")
-    size = next((size for size in (6, 8, 12, 14) if len(number) <= size), 0)
-    if not number.isdecimal() or not size:
-        return text
-    number = number.zfill(size)
-    if size in (6, 12):
-        number = ("20" if int(number[:2]) < 70 else "19") + number
-    return number + point + fraction
-
-
-def _micros(fraction: str | None) -> int:
-    return int((fraction or "")[:6].ljust(6, "0"))
+def _micros(fraction: str) -> int:
+    return int(fraction[:6].ljust(6, "0"))
 
 
 def _microseconds(text: str, column: Column, modes: ct.TypeModes) -> int | None:
@@ -302,13 +274,9 @@ def parse_time_us(text: str) -> int:
     Raises:
         ValueError: The text is no time.
     """
-    text = _DATE_BEFORE_TIME.sub("", text.strip())
-    match = _TIME.fullmatch(text) or _TIME_DIGITS.fullmatch(text)
-    if match is None:
-        raise ValueError(text)
-    days, hours, minutes, seconds = (int(g or 0) for g in match.groups()[1:5])
-    us = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000_000 + _micros(match[6])
-    return -us if match[1] else us
+    sign, seconds, fraction = split_time(text)
+    us = seconds * 1_000_000 + _micros(fraction)
+    return -us if sign else us
 
 
 def _time(text: str, column: Column, modes: ct.TypeModes) -> Any:

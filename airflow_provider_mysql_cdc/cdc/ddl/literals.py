@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.ddl.statements import Default, DefaultKind
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
@@ -9,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.model.charset_decoders import UNICODE, encod
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
+_FIXED_DIGITS = 15  # a double's text has an exponent beyond these digits before or behind the point
 _MAX_NUMBER_BYTES = 64  # bytes; DECIMAL(65) has 27, and Python prints numbers of at most 4,300 digits
 
 
@@ -23,11 +26,13 @@ def default_text(default: Default, column: Column, context: DdlContext) -> str:
     Raises:
         DdlParseError: It does not fit the column.
     """
-    if column.charset is not None and default.kind is not DefaultKind.NUMBER:
+    if column.charset is not None:
         text = member_text(default, column.charset, context)
         return text.rstrip(" ") if column.mysql_type.has_members else text
-    raw = b"" if default.kind is DefaultKind.NUMBER else _literal_bytes(default, context)[0]
-    if column.family is Family.BYTES and default.kind is not DefaultKind.NUMBER:
+    raw = b"" if default.kind is DefaultKind.NUMBER else literal_bytes(default, context)[0]
+    if column.family is Family.BYTES:
+        if default.kind is DefaultKind.NUMBER:
+            return number_text(default.text)
         if default.kind is DefaultKind.TEXT and default.text.isascii():
             return default.text
         return bytes_default(raw)
@@ -52,6 +57,30 @@ def bytes_default(raw: bytes) -> str:
     return text if text.isprintable() and "\ufffd" not in text else "0x" + raw.hex().upper()
 
 
+def number_text(number: str) -> str:
+    """Return the text that the server makes of a number for a column of text: ``0`` for ``00``, ``100`` for ``1e2``.
+
+    Source: MySQL 9.7.4, ``my_gcvt`` for numbers with an exponent; others keep the digits after their point.
+
+    Args:
+        number: The number as a statement has it.
+    """
+    if "e" not in number.lower():
+        value = Decimal(number)
+        return f"{abs(value) if value.is_zero() else value:f}"
+    double = float(number)
+    if not double:
+        return "-0" if number[0] == "-" else "0"
+    value = Decimal(repr(double))
+    sign, digits, exponent = value.as_tuple()
+    shown = "".join(map(str, digits)).rstrip("0")
+    point = len(digits) + int(exponent)
+    if -_FIXED_DIGITS < point <= _FIXED_DIGITS:
+        text = f"{value:f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{'-' * sign}{shown[0]}{'.' * (len(shown) > 1)}{shown[1:]}e{point - 1}"
+
+
 def _zero_year(default: Default) -> str:
     """Return a YEAR of zeros: a text is 2000 unless it has four digits, a number is 0 (MySQL 9.7.4)."""
     is_2000 = default.kind is DefaultKind.TEXT and len(default.text) != len("0000")
@@ -67,8 +96,8 @@ def member_text(literal: Default, charset: str, context: DdlContext) -> str:
         context: Session context.
     """
     if literal.kind is DefaultKind.NUMBER:
-        return literal.text
-    raw, written = _literal_bytes(literal, context)
+        return number_text(literal.text)
+    raw, written = literal_bytes(literal, context)
     if charset == "binary":
         return raw.decode("latin-1")
     if written == "binary":
@@ -77,8 +106,13 @@ def member_text(literal: Default, charset: str, context: DdlContext) -> str:
     return within_charset(shown_text(raw, written), charset)
 
 
-def _literal_bytes(literal: Default, context: DdlContext) -> tuple[bytes, str]:
-    """Return a literal's bytes, and the character set they are in."""
+def literal_bytes(literal: Default, context: DdlContext) -> tuple[bytes, str]:
+    """Return a literal's bytes, and the character set they are in.
+
+    Args:
+        literal: A string, or the digits of a hexadecimal or bit literal.
+        context: Session context.
+    """
     if literal.kind is DefaultKind.HEX:
         digits = "0" + literal.text if len(literal.text) % 2 else literal.text
         return bytes.fromhex(digits), literal.introducer or "binary"

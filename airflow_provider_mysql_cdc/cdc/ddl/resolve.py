@@ -26,7 +26,8 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     DefaultKind,
     TableOptions,
 )
-from airflow_provider_mysql_cdc.cdc.model.charset_decoders import encode_lossy, shown_text
+from airflow_provider_mysql_cdc.cdc.ddl.stored_defaults import stored_default
+from airflow_provider_mysql_cdc.cdc.model.charset_decoders import encode_lossy, shown_text, within_charset
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import (
     BLOB_BY_SIZE,
     SPATIAL_FAMILIES,
@@ -144,7 +145,8 @@ def with_timestamp_defaults(columns: list[Column], defined: Iterable[Column], co
             text = f"CURRENT_TIMESTAMP({column.length})" if column.length else "CURRENT_TIMESTAMP"
             result.append(replace(column, has_default=True, default=text, default_is_expression=True, on_update=True))
         elif lacks_default and column in defined:
-            result.append(replace(column, has_default=True, default=ZERO_TIMESTAMP))
+            stored = stored_default(Default(DefaultKind.TEXT, ZERO_TIMESTAMP), column, context)
+            result.append(replace(column, has_default=True, default=ZERO_TIMESTAMP, stored_default=stored))
         else:
             result.append(column)
     return result
@@ -215,14 +217,21 @@ def with_default(column: Column, default: Default | None, context: DdlContext) -
     columns given as bits or hex digits read ``b'...'``.
     """
     if column.generated or column.auto_increment:
-        return replace(column, has_default=False, default=None, default_is_expression=False)
+        return replace(column, has_default=False, default=None, default_is_expression=False, stored_default=None)
     # Without strict mode TEXT and BLOB may have DEFAULT '', which the server drops.
     is_dropped = default is not None and default.kind is DefaultKind.TEXT and column.type_name in _WITHOUT_DEFAULT
     if default is None or is_dropped or default.kind is DefaultKind.NULL:
-        return replace(column, has_default=column.nullable, default=None, default_is_expression=False)
+        return replace(
+            column, has_default=column.nullable, default=None, default_is_expression=False, stored_default=None
+        )
     expression = default.kind is DefaultKind.EXPRESSION
-    text = default.text if expression else default_text(default, column, context)
-    return replace(column, has_default=True, default=text, default_is_expression=expression)
+    return replace(
+        column,
+        has_default=True,
+        default=default.text if expression else default_text(default, column, context),
+        default_is_expression=expression,
+        stored_default=None if expression else stored_default(default, column, context),
+    )
 
 
 def _enum_member(literal: Default, charset: DefaultCharset | None, context: DdlContext) -> str:
@@ -253,17 +262,21 @@ def with_charset(column: Column, target: DefaultCharset) -> Column:
         charset=target.charset,
         collation=target.collation,
         enum_values=members,
-        default=_default_member(column, target.charset),
+        default=_default_member(column, column.default, target.charset),
         declared_charset=target.declared,
+        stored_default=_converted_default(column, target.charset),
     )
 
 
 def _of_bytes(column: Column, type_name: str) -> Column:
     """Return a column of text as the binary type that CONVERT TO CHARACTER SET binary makes of it."""
-    default = column.default
+    default, stored = column.default, column.stored_default
     if default is not None and not column.default_is_expression:
         value = default.rstrip(" ") if column.type_name == "CHAR" else default
         default = bytes_default(encode_lossy(value, column.charset or ""))
+    if stored is not None:
+        raw = encode_lossy(stored, column.charset or "")
+        stored = (raw.ljust(column.length or 1, b"\0") if type_name == "BINARY" else raw).decode("latin-1")
     return replace(
         column,
         type_name=type_name,
@@ -273,14 +286,20 @@ def _of_bytes(column: Column, type_name: str) -> Column:
         length=column.length if column.type_name in ("CHAR", "VARCHAR") else None,
         default=default,
         declared_charset="",
+        stored_default=stored,
     )
 
 
-def _default_member(column: Column, target: str) -> str | None:
+def _default_member(column: Column, default: str | None, target: str) -> str | None:
     """Return the default after CONVERT TO; that of ENUM and SET keeps its bytes, as their members do."""
-    if column.default is None or not column.enum_values:
-        return column.default
-    return _reinterpreted(column.default, column.charset or "", target)
+    if default is None or not column.enum_values:
+        return default
+    return _reinterpreted(default, column.charset or "", target)
+
+
+def _converted_default(column: Column, target: str) -> str | None:
+    stored = _default_member(column, column.stored_default, target)
+    return stored if stored is None or column.enum_values else within_charset(stored, target)
 
 
 def converted_spec(spec: ColumnSpec, target: DefaultCharset, context: DdlContext) -> ColumnSpec:

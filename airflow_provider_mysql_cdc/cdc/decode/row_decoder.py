@@ -89,8 +89,6 @@ class RowDecoder:
             {op: dialect.before_source(op) for op in "cud"},
             dialect.needs_byte_text,
         )
-        # Without the schemas, which are in the prefixes of keys and values: those of many tables take megabytes.
-        self._envelope = EnvelopeText(None, None, envelope.null_text, envelope.insert_text)
         self._image_context: ImageContext | None = None
         self._image_decoders: dict[tuple[str, bytes], RowImageDecoder] = {}
         self._images = self._shape.images
@@ -273,7 +271,7 @@ class RowDecoder:
                 keys=self.keys,
                 extra_key_members=self.extra_key_members,
                 absent=tuple(
-                    unavailable(c, self.options, self._envelope, code.null, null_refused=code.refuse_null is not None)
+                    unavailable(c, self.options, code.null, null_refused=code.refuse_null is not None)
                     for c, code in pairs
                 ),
                 tombstones=self.options.tombstones,

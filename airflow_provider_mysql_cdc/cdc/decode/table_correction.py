@@ -210,7 +210,8 @@ def _default_values(known: Column, values: dict[str, Any]) -> dict[str, Any]:
     same_values = all(values.get(name, old) == old for name in _VALUE_SET for old in [getattr(known, name)])
     if same_values and (known.default is not None or known.nullable == values["nullable"]):
         return {}
-    return {"has_default": values["nullable"], "default": None, "default_is_expression": False}
+    nothing = {"default": None, "default_is_expression": False, "stored_default": None}
+    return {"has_default": values["nullable"], **nothing}
 
 
 def _renamed_indexes(table: Table, new_names: dict[str, str]) -> Iterator[UniqueIndex]:

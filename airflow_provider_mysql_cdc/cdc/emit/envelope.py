@@ -202,7 +202,6 @@ def _envelope_text(table: Table, options: DecoderOptions, settings: _EnvelopeSet
         None if key_part is None else dumps(key_part),
         None if value_part is None else dumps(value_part),
         _null_text(table, options) if options.replace_null_with_default else {},
-        _insert_text(table, options),
     )
 
 
@@ -225,21 +224,3 @@ def _shared_text(
 def _null_text(table: Table, options: DecoderOptions) -> dict[str, str]:
     defaults = {c.name: default_value(c, options) for c in table.columns}
     return {name: dumps(value) for name, value in defaults.items() if value is not None}
-
-
-def _insert_text(table: Table, options: DecoderOptions) -> dict[str, str]:
-    """Return what an INSERT stores in columns it does not name, where that is known from the structure.
-
-    A TIMESTAMP literal means a time in the session's zone, an expression is computed for each row, and a NOT NULL
-    column without a default depends on sql_mode.
-    """
-    texts: dict[str, str] = {}
-    for column in table.columns:
-        if column.generated or column.default_is_expression:
-            continue
-        if column.default is None:
-            if column.nullable:
-                texts[column.name] = "null"
-        elif column.type_name != "TIMESTAMP" and (value := default_value(column, options)) is not None:
-            texts[column.name] = dumps(value)
-    return texts

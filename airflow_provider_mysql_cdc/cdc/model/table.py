@@ -133,6 +133,8 @@ class Column:
         invisible: INVISIBLE.
         on_update: Whether ON UPDATE CURRENT_TIMESTAMP is set.
         declared_charset: The character set's name as the DDL wrote it (``utf8``); empty when it equals ``charset``.
+        stored_default: What the server stores for the literal ``default``, as SELECT prints it (of BIT and binary
+            columns a character for each byte); None where it cannot be told.
     """
 
     name: str
@@ -157,6 +159,7 @@ class Column:
     invisible: bool = False
     on_update: bool = False
     declared_charset: str = ""
+    stored_default: str | None = None
 
     @property
     def has_known_default(self) -> bool:

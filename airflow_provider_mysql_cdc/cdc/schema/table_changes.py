@@ -14,10 +14,12 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import ChangeKind, TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.collations import charset_name, default_collation
-from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.ddl.statements import Default, DefaultKind
+from airflow_provider_mysql_cdc.cdc.ddl.stored_defaults import stored_default
 from airflow_provider_mysql_cdc.cdc.emit.schema_change import change_dict, column_dict
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
-from airflow_provider_mysql_cdc.cdc.model.mysql_types import MySqlType, mysql_type, type_words
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family, MySqlType, mysql_type, type_words
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, folded_name
 
@@ -165,7 +167,7 @@ def _read_column(members: Members, number: int, default_charset: str | None) -> 
     auto_incremented = members.flag("autoIncremented", False)
     nullable = members.flag("optional")
     literal = members.text_or_none("defaultValueExpression")
-    return Column(
+    column = Column(
         name=name,
         position=members.integer("position", number, high=MAX_COLUMNS),
         type_name=base.name,
@@ -185,6 +187,19 @@ def _read_column(members: Members, number: int, default_charset: str | None) -> 
         on_update=auto_incremented and base.updates_itself,
         declared_charset=_declared_charset(members, "charsetName", charset),
     )
+    return column if literal is None else replace(column, stored_default=_stored_default(column, literal))
+
+
+def _stored_default(column: Column, literal: str) -> str | None:
+    """Return what the server stores for a default, which the format has without quotes (``literals.default_text``)."""
+    kind = DefaultKind.TEXT
+    if column.type_name == "BIT" and _BIT_LITERAL.fullmatch(literal):
+        kind = DefaultKind.BITS
+    elif column.family is Family.BYTES and literal.startswith("0x"):
+        kind, literal = DefaultKind.HEX, literal.removeprefix("0x")
+    elif column.family is Family.YEAR and literal != "00":
+        kind = DefaultKind.NUMBER
+    return stored_default(Default(kind, literal), column, DdlContext())
 
 
 def _read_length(members: Members, declared: str, base: MySqlType) -> tuple[int | None, int | None]:

@@ -107,7 +107,7 @@ class PartialTextRows:
     @cached_property
     def _value_decoders(self) -> dict[Column, TextDecoder]:
         """The decoders of single columns; a column that the SELECT leaves out has a constant value."""
-        texts = EnvelopeText(null_text=self._envelope.null_text, insert_text=self._envelope.insert_text)
+        texts = EnvelopeText(null_text=self._envelope.null_text)
         decoders = dict[Column, TextDecoder]()
         for column in value_columns(self._table, self._options):
             options = replace(self._options, included=(column.name,), key_columns=())

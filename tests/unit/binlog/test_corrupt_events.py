@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,8 @@ def event(kind: int, data: bytes) -> Event:
 
 # -- row events -------------------------------------------------------------------------------------------------------
 
-T = table(column("a", "INT"), column("b", "INT"), key=())
+T = table(*(column(name, "INT", default=value, stored_default=value) for name, value in ("a1", "b2")), key=())
 MAP = table_map((wt.LONG, 0), (wt.LONG, 0))
-DEFAULTS = EnvelopeText(insert_text={"a": "1", "b": "2"})
 
 
 def rows_event(kind: int, width: int, present: bytes, rows: bytes, extra: int = 2) -> Event:
@@ -106,7 +106,7 @@ def test_an_insert_that_names_no_column_is_one_row_of_defaults() -> None:
     header = rows_header(given)
     check_rows(given, header, 2)
     out: list[Any] = []
-    made = compile_decoder(T, MAP, DecoderOptions(), DEFAULTS)
+    made = compile_decoder(T, MAP, DecoderOptions(), EnvelopeText())
     assert made.write(given.buf, header.pos, given.end, context(), out) == 1
     assert [json.loads(value)["after"] for _, value, *_ in out] == [{"a": 1, "b": 2}]
 
@@ -114,7 +114,8 @@ def test_an_insert_that_names_no_column_is_one_row_of_defaults() -> None:
 def test_a_row_of_defaults_that_cannot_be_recognised_is_not_lost() -> None:
     given = rows_event(WRITE_ROWS, 2, b"\x00", b"")
     failed: list[Any] = []
-    made = TolerantDecoder(compile_decoder(T, MAP, DecoderOptions(), EnvelopeText()), failed)
+    unknown = table(*(replace(each, stored_default=None) for each in T.columns), key=())
+    made = TolerantDecoder(compile_decoder(unknown, MAP, DecoderOptions(), EnvelopeText()), failed)
     assert made.write(given.buf, rows_header(given).pos, given.end, context(), []) == 1
     assert len(failed) == 1
 
@@ -123,7 +124,7 @@ def test_a_row_of_defaults_that_cannot_be_recognised_is_not_lost() -> None:
 @for_each("images", [1, 2])
 def test_the_decoder_does_not_loop_over_rows_without_bytes(images: int, tolerant: bool) -> None:
     buf = b"\0" * images + bytes(9)
-    made: Any = compile_decoder(T, MAP, DecoderOptions(), DEFAULTS)
+    made: Any = compile_decoder(T, MAP, DecoderOptions(), EnvelopeText())
     made = TolerantDecoder(made, []) if tolerant else made
     with pytest.raises(ValueDecodeError):
         (made.write if images == 1 else made.update)(buf, images, len(buf), context(), [])

@@ -411,7 +411,7 @@ def test_defaults_that_are_computed_or_fail_are_left_out() -> None:
 
 def test_row_images_without_the_column_show_converted_values() -> None:
     """MINIMAL: an insert stores the default, an update keeps what the before image has."""
-    made = table(column("id", "INT", nullable=False), chars("a", has_default=True, default="q"), key=("id",))
+    made = table(column("id", "INT", nullable=False), chars("a", default="q", stored_default="q"), key=("id",))
     stream, _ = decoders(made, table_map((wt.LONG, 0), (wt.VARCHAR, 80)), given("Programmed", convert="f'<{v}>'"))
     out: list[Any] = []
     buf = b"\x01" + image(1, b"\x05\0\0\0")

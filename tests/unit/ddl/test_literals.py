@@ -56,6 +56,12 @@ def test_members(definition: str, client: int, connection: int | None, members: 
         ("VARBINARY(9) DEFAULT 'ä'", LATIN1, "0xE4"),
         ("VARBINARY(9) DEFAULT 'ä'", UTF8MB4, "ä"),
         ("VARBINARY(9) DEFAULT _binary'ab'", LATIN1, "ab"),
+        ("VARCHAR(9) DEFAULT 00", UTF8MB4, "0"),
+        ("VARCHAR(9) DEFAULT '007'", UTF8MB4, "007"),
+        ("CHAR(9) CHARACTER SET ucs2 DEFAULT 1e2", UTF8MB4, "100"),
+        ("VARBINARY(9) DEFAULT 1e100", UTF8MB4, "1e100"),
+        ("VARCHAR(9) DEFAULT TRUE", UTF8MB4, "1"),
+        ("ENUM('a','1') DEFAULT 01", UTF8MB4, "1"),
     ],
 )
 def test_defaults(definition: str, client: int, default: str) -> None:
@@ -148,3 +154,54 @@ def test_members_of_ascii_keep_their_bytes_in_wider_character_sets(target: str, 
     state = apply_ddl(state, f"ALTER TABLE t CONVERT TO CHARACTER SET {target}", context).state
     (converted,) = state.tables.values()
     assert converted.columns[0].enum_values == expected
+
+
+@for_each(
+    "definition",
+    [
+        "TIMESTAMP NULL DEFAULT '2020-02-29 10:11:12'",
+        "DATETIME DEFAULT '2020-02-29 10:11:12+02:00'",
+        "DATETIME DEFAULT 20200229120000.5e0",
+        "TIME DEFAULT '1 10'",
+        "ENUM('é','b') DEFAULT 'E'",
+        "SET('é','b') DEFAULT 'b,E'",
+        "VARCHAR(4) DEFAULT 3.14159e0",
+        "INT DEFAULT (1 + 2)",
+        "FLOAT DEFAULT '1.23457'",
+        "FLOAT DEFAULT '-16777200'",
+        "FLOAT DEFAULT '1.23457e-20'",
+        # What only a sql_mode without STRICT_TRANS_TABLES accepts, and changes:
+        "TINYINT DEFAULT 300",
+        "INT UNSIGNED DEFAULT -1",
+        "INT DEFAULT '12abc'",
+        "DECIMAL(3,1) DEFAULT 100",
+        "FLOAT(3,1) DEFAULT 100",
+        "FLOAT DEFAULT 1e39",
+        "BIT(4) DEFAULT 16",
+        "YEAR DEFAULT 1900",
+        "VARCHAR(3) DEFAULT 'abcd'",
+        "VARBINARY(3) DEFAULT 'abcd'",
+        "DATE DEFAULT '2020-02-31'",
+        "DATETIME DEFAULT '2020-02-29 10:11:12 PM'",
+        "TIME DEFAULT '839:00:00'",
+        "TIME DEFAULT '10:61:00'",
+    ],
+)
+def test_what_the_server_stores_for_a_default_is_not_guessed(definition: str) -> None:
+    assert column(definition, UTF8MB4).stored_default is None
+
+
+@for_each(
+    ("definition", "target", "stored"),
+    [
+        ("CHAR(3) DEFAULT 'ä '", "latin1", "ä"),
+        ("VARCHAR(3) DEFAULT '語'", "latin1", "?"),
+        ("CHAR(4) DEFAULT 'ä'", "binary", "\u00c3\u00a4\0\0"),
+        ("VARCHAR(4) DEFAULT 'ä'", "binary", "\u00c3\u00a4"),
+        ("ENUM('ä','b') DEFAULT 'B'", "latin1", "b"),
+    ],
+)
+def test_a_stored_default_after_a_conversion(definition: str, target: str, stored: str) -> None:
+    create, convert = f"CREATE TABLE t (c {definition})", f"ALTER TABLE t CONVERT TO CHARACTER SET {target}"
+    state = apply_ddl(SchemaState(), f"{create}; {convert}", DdlContext("d", client_collation=UTF8MB4)).state
+    assert next(iter(state.tables.values())).columns[0].stored_default == stored

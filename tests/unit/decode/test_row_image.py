@@ -189,8 +189,8 @@ def test_a_key_column_that_is_absent_stops() -> None:
 def test_an_insert_holds_the_defaults_that_the_server_stored() -> None:
     made = table(
         column("id", "INT", nullable=False),
-        column("n", "INT", has_default=True, default="7"),
-        column("name", "VARCHAR", length=20, charset="utf8mb4", nullable=False, has_default=True, default="ü"),
+        column("n", "INT", has_default=True, default="6.9", stored_default="7"),
+        column("name", "VARCHAR", length=20, charset="utf8mb4", nullable=False, default="ü", stored_default="ü"),
         column("body", "BLOB"),
         column("doc", "JSON"),
         key=("id",),
@@ -206,6 +206,7 @@ def test_an_insert_holds_the_defaults_that_the_server_stored() -> None:
         {"nullable": False},
         {"has_default": True, "default": "(rand())", "default_is_expression": True},
         {"generated": True},
+        {"has_default": True, "default": "7"},
     ],
 )
 def test_what_an_insert_stored_is_not_guessed(more: dict[str, Any]) -> None:

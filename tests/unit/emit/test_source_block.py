@@ -109,19 +109,6 @@ def names(schema: str | None) -> list[str]:
     return [f["field"] for f in json.loads(schema or "")["fields"]]
 
 
-def test_what_an_insert_stores_by_default_is_known_from_the_structure_or_not_at_all() -> None:
-    """A NOT NULL column without a default depends on sql_mode; expressions and zones are the row's own."""
-    columns = (
-        Column("nothing", 1, "INT"),
-        Column("must", 2, "INT", nullable=False),
-        Column("four", 3, "INT", has_default=True, default="4"),
-        Column("now", 4, "DATETIME", has_default=True, default="CURRENT_TIMESTAMP", default_is_expression=True),
-        Column("zoned", 5, "TIMESTAMP", has_default=True, default="2020-02-29 00:00:00"),
-    )
-    text = envelope_text(Table(TableId("d", "t"), columns, ()), DecoderOptions(prefix="p"))
-    assert dict(text.insert_text) == {"nothing": "null", "four": "4"}
-
-
 @pytest.mark.req("COL-13", "EVT-09")
 def test_the_users_key_columns_replace_the_tables_key() -> None:
     text = envelope_text(TABLE, DecoderOptions(prefix="p", key_columns=("c", "B")))

@@ -132,11 +132,8 @@ class EnvelopeText:
         value_schema: JSON text of the value's ``schema`` member, or None when values have no schema.
         null_text: Column name to JSON text of its schema default; only read when
             ``DecoderOptions.replace_null_with_default`` is set.
-        insert_text: Column name to JSON text of the value that an INSERT stores in it when it does not name it; only
-            read for row images that leave columns out.
     """
 
     key_schema: str | None = None
     value_schema: str | None = None
     null_text: Mapping[str, str] = field(default_factory=lambda: _NO_TEXT, hash=False)
-    insert_text: Mapping[str, str] = field(default_factory=lambda: _NO_TEXT, hash=False)

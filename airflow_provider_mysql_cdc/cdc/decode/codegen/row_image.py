@@ -36,7 +36,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import (
     partial_json_columns,
     row_error,
 )
-from airflow_provider_mysql_cdc.cdc.decode.codegen.unavailable import Unavailable, UnavailableError
+from airflow_provider_mysql_cdc.cdc.decode.codegen.unavailable import UNWRITABLE, Unavailable, UnavailableError
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import escape_utf8
 from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import patched_text
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
@@ -124,6 +124,8 @@ def _stored_text(code: ColumnCode, absent: Unavailable) -> str | None:
     if absent.stored is None:
         # What the server stored is NULL, perhaps, which the converter cannot convert.
         return absent.after if code.refuse_null is None else None
+    if absent.stored == UNWRITABLE:
+        return None
     plain_null = code.convert is None and absent.stored == code.null
     return absent.stored if code.change is None or plain_null else code.change(absent.stored)
 
@@ -142,7 +144,7 @@ def _image_plans(context: ImageContext, layout: RowLayout, write: bool) -> tuple
 
     unknown_keys: dict[int, str | None] = {i: None for i in context.keys if i in absent_columns[0]}
     if write:
-        stored_keys = {i: _text(absent[i].stored) for i in context.keys if i in absent_columns[0]}
+        stored_keys = {i: _text(absent[i].stored or None) for i in context.keys if i in absent_columns[0]}
         return (
             ImagePlan(
                 layout.images[0],

@@ -21,16 +21,21 @@ value *is* NULL, so the row is an error, unless ``unavailable.value.as.null`` is
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import text_parts
+from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import BINARY_TEXTS
-from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text, to_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextRequest
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 PLACEHOLDER = "__debezium_unavailable_value"
 ABSENT_BEFORE_IMAGE = "{}"
 """The value in before images of flat rows, which are not written: no column has such a value."""
+UNWRITABLE = ""
+"""What stands for a stored value that an event cannot represent: the row fails, as one that has the value does."""
 _HEX = "hex:"
 
 
@@ -78,7 +83,7 @@ class Unavailable(NamedTuple):
     """Hold the text of a column that is absent, by kind of image; None where its value is unknown.
 
     Args:
-        stored: What an INSERT stored in it.
+        stored: What an INSERT stored in it; ``UNWRITABLE`` for a value that an event cannot represent.
         before: In a before image.
         after: In an after image, when the before image does not have its value.
     """
@@ -88,15 +93,12 @@ class Unavailable(NamedTuple):
     after: str | None
 
 
-def unavailable(
-    column: Column, options: DecoderOptions, envelope: EnvelopeText, null: str, *, null_refused: bool = False
-) -> Unavailable:
+def unavailable(column: Column, options: DecoderOptions, null: str, *, null_refused: bool = False) -> Unavailable:
     """Return the text of a column that is absent, as JSON in byte text.
 
     Args:
         column: The column.
         options: Placeholder and modes.
-        envelope: Returns the values that an INSERT stores in columns it does not name.
         null: JSON text of NULL.
         null_refused: Whether a converter cannot convert NULL.
     """
@@ -107,7 +109,28 @@ def unavailable(
     unknown_null = null if options.custom(column) is None else "null"
     before = text or (unknown_null if column.nullable else None)
     after = text or (unknown_null if column.nullable and options.unavailable_as_null else None)
-    stored = envelope.insert_text.get(column.name)
-    if stored is None or (stored == "null" and null_refused):
-        return Unavailable(None, before, after)
-    return Unavailable(null if stored == "null" else to_byte_text(stored), before, after)
+    return Unavailable(_stored_text(column, options, null, null_refused=null_refused), before, after)
+
+
+def _stored_text(column: Column, options: DecoderOptions, null: str, *, null_refused: bool) -> str | None:
+    """Return the text of what an INSERT stored in the column, as a row of the text protocol would have it."""
+    if column.generated or column.default_is_expression:
+        return None
+    if column.default is None:
+        return null if column.nullable and not null_refused else None
+    if column.stored_default is None:
+        return None
+    namespace: dict[str, Any] = {}
+
+    def bind(hint: str, value: Any) -> str:
+        namespace[hint] = value
+        return hint
+
+    parts = text_parts(0, TextRequest(column, options, null, bind), False)
+    lines = ["def run(s, d, n):", *(f" {line}" for line in parts.code.lines), f" return {parts.result}"]
+    exec("\n".join(lines), namespace)  # source generated here from the column
+    data = column.stored_default.encode("latin-1" if column.charset in (None, "binary") else "utf-8")
+    try:
+        return str(namespace["run"](data.decode("latin-1"), data, len(data)))
+    except ROW_ERRORS:
+        return UNWRITABLE
