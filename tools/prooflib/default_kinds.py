@@ -6,6 +6,7 @@ import base64
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from prooflib.ddl_kinds import unescaped
@@ -23,6 +24,7 @@ _DAY_UNITS = {
     "org.apache.kafka.connect.data.Time": 1000,
 }
 _ISO_TIME = "io.debezium.time.IsoTime"
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _SIGNED = re.compile(r"(-?)(?:(\d+) )?(.*?)(?:\.(\d{1,6}))?")
 _PLAIN = re.compile(r"(\d{4}|\d\d)(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d))?(?:\.(\d{1,6}))?")
 _DATE = re.compile(r"(\d{1,4})\D(\d{1,2})\D(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2}))?(?:\.(\d{1,6}))?)?")
@@ -143,7 +145,7 @@ def escaped_bytes(d: Difference) -> bool:
 
 
 def sql_literal(d: Difference) -> bool:
-    """Return whether the recorded default is a literal as SQL writes it: x'..', b'..', N'..', TRUE, 'a' 'b'.
+    """Return whether the recorded default is a literal as SQL writes it: x'..', b'..', N'..', TRUE, 'a' 'b', 007.
 
     0x.. and 0b.. lack their last digit then.
     """
@@ -164,7 +166,8 @@ def sql_literal(d: Difference) -> bool:
             forms.append((decode(d.ours).decode("latin-1"), decode(d.theirs).decode("latin-1")))
         except ValueError:
             continue
-    return any(_written(ours, theirs) for ours, theirs in forms)
+    is_json = schema_of(d).get("name") == "io.debezium.data.Json"
+    return any(_written(ours, theirs) or (not is_json and _same_number(ours, theirs)) for ours, theirs in forms)
 
 
 def _written_number(number: str, literal: str) -> bool:
@@ -200,6 +203,11 @@ def _written(value: str, literal: str) -> bool:
     words = {"1": "true", "0": "false"}
     adjacent = "''" in literal and literal.replace("''", "") == value
     return adjacent or literal.lower() in (data.hex(), bits, f"n'{value.lower()}'", words.get(value))
+
+
+def _same_number(value: str, literal: str) -> bool:
+    are_numbers = _NUMBER.fullmatch(value) is not None and _NUMBER.fullmatch(literal) is not None
+    return are_numbers and Decimal(value) == Decimal(literal)
 
 
 def unpadded(d: Difference) -> bool:

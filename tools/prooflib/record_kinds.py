@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _KEY_CHANGE = ("__debezium.newkey", "__debezium.oldkey")
 _LIKE = re.compile(r"CREATE\b.*\bLIKE\b.*", re.IGNORECASE | re.DOTALL)
-_WITHOUT_COMMENT = re.compile(r"ALTER\b(?!.*\bCOMMENT\b).*", re.IGNORECASE | re.DOTALL)
+_WITHOUT_COMMENT = re.compile(r"(?:ALTER|RENAME)\b(?!.*\bCOMMENT\b).*", re.IGNORECASE | re.DOTALL)
 
 
 def truncation(d: Difference) -> bool:
@@ -70,7 +70,7 @@ def copied_comment(d: Difference) -> bool:
 
 
 def kept_comment(d: Difference) -> bool:
-    """Return whether the recorded ALTER TABLE, which names no comment, lacks that of our table."""
+    """Return whether the recorded ALTER or RENAME TABLE, which names no comment, lacks that of our table."""
     return _lacks_text(d) and all(_is_change(r, "ALTER", _WITHOUT_COMMENT) for r in d.pair)
 
 
