@@ -80,12 +80,11 @@ def default_value(column: Column, modes: ct.TypeModes) -> Any:
 
 def _custom_default(column: Column, custom: CustomColumn) -> Any:
     """Return a converter's value of a literal default; None where it cannot convert it."""
-    parse = PLAIN_VALUES.get(column.family) if column.mysql_type.literal_default else None
-    if column.default_is_expression or default_literal(column) is None or parse is None:
+    parse = PLAIN_VALUES.get(column.family)
+    if column.stored_default is None or parse is None:
         return None
     try:
-        plain_value = parse(column.default or "", column)
-        value = json.loads(converted_text(custom, plain_value).encode("latin-1"))
+        value = json.loads(converted_text(custom, parse(column.stored_default)).encode("latin-1"))
     except (ValueError, InvalidOperation, OverflowError):
         return None
     return Float32(value) if custom.type == "float" and value is not None else value
@@ -325,77 +324,27 @@ CONVERTERS: dict[Family, Callable[[str, Column, ct.TypeModes], Any]] = {
 # -- plain values, as custom converters receive them ----------------------------------------------------------
 
 
-def _plain_decimal(text: str, column: Column) -> Decimal:
-    with localcontext() as context:
-        context.prec = 130
-        return Decimal(text.strip()).quantize(Decimal(1).scaleb(-ct.decimal_precision(column)[1]), ROUND_HALF_UP)
+def _plain_float(stored: str) -> float:
+    return float(java_float(float(stored)))
 
 
-def _plain_float(text: str, column: Column) -> float:
-    if column.type_name == "DOUBLE":
-        return float(text)
-    return float(java_float(_FLOAT.unpack(_FLOAT.pack(float(text)))[0]))
+def _plain_bytes(stored: str) -> bytes:
+    return stored.encode("latin-1")
 
 
-def _plain_bytes(text: str, column: Column) -> bytes:
-    digits = _HEX.fullmatch(text)
-    raw = bytes.fromhex(digits[1] or digits[2] or "") if digits else text.encode("utf-8", "surrogateescape")
-    return raw.ljust(column.length or 1, b"\0") if column.type_name == "BINARY" else raw
-
-
-def _plain_text(text: str, column: Column) -> str | bytes:
-    return _plain_bytes(text, column) if column.charset == "binary" else text
-
-
-def _plain_fraction(us: int, column: Column) -> str:
-    digits = ct.fraction_digits(column)
-    return f".{us % 1_000_000:06d}"[: digits + 1] if digits else ""
-
-
-def _plain_datetime(text: str, column: Column) -> str:
-    us = parse_datetime_us(text)
-    if us is None and text.strip(" 0.-:T"):
-        raise ValueError(text)  # a date with a zero month or day
-    fraction = _plain_fraction(us or 0, column)
-    day = "0000-00-00" if us is None else date.fromordinal(us // _DAY_US + _EPOCH_DAY).isoformat()
-    if column.type_name == "DATE":
-        return day
-    seconds = (us or 0) % _DAY_US // 1_000_000
-    return f"{day} {seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
-
-
-def _plain_time(text: str, column: Column) -> str:
-    us = parse_time_us(text)
-    seconds, fraction = divmod(abs(us), 1_000_000)
-    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{_plain_fraction(fraction, column)}"
-    return f"-{clock}" if us < 0 else clock
-
-
-def _plain_integer(text: str, column: Column) -> int:
-    return _integer_value(text)
-
-
-def _plain_member(text: str, column: Column) -> str:
-    return text
-
-
-def _plain_year(text: str, column: Column) -> int:
-    return _year_number(text)
-
-
-# A TIMESTAMP's literal is a time in the zone of the session that altered the table, so it is left out.
-PLAIN_VALUES: dict[Family, Callable[[str, Column], Any]] = {
-    Family.INTEGER: _plain_integer,
-    Family.DECIMAL: _plain_decimal,
+# Of stored defaults; that of a TIMESTAMP is a time in the zone of the session that altered the table.
+PLAIN_VALUES: dict[Family, Callable[[str], Any]] = {
+    Family.INTEGER: int,
+    Family.DECIMAL: Decimal,
     Family.FLOAT: _plain_float,
-    Family.DOUBLE: _plain_float,
-    Family.BIT: _plain_integer,
-    Family.TEXT: _plain_text,
+    Family.DOUBLE: float,
+    Family.BIT: lambda stored: int.from_bytes(_plain_bytes(stored), "big"),
+    Family.TEXT: str,
     Family.BYTES: _plain_bytes,
-    Family.ENUM: _plain_member,
-    Family.SET: _plain_member,
-    Family.DATE: _plain_datetime,
-    Family.TIME: _plain_time,
-    Family.DATETIME: _plain_datetime,
-    Family.YEAR: _plain_year,
+    Family.ENUM: str,
+    Family.SET: str,
+    Family.DATE: str,
+    Family.TIME: str,
+    Family.DATETIME: str,
+    Family.YEAR: int,
 }

@@ -42,7 +42,7 @@ def stored_default(default: Default, column: Column, context: DdlContext) -> str
         column: The column.
         context: Session context of the statement.
     """
-    store = _STORES.get(column.family)
+    store = STORES.get(column.family)
     if store is None:
         return None
     try:
@@ -235,7 +235,7 @@ def _year(default: Default, column: Column, context: DdlContext) -> str:
     return f"{value:04d}"
 
 
-_STORES: dict[Family, Callable[[Default, Column, DdlContext], str]] = {
+STORES: dict[Family, Callable[[Default, Column, DdlContext], str]] = {
     Family.INTEGER: _integer,
     Family.DECIMAL: _decimal,
     Family.FLOAT: _real,

@@ -15,6 +15,9 @@ from kit.decode_builder import body, column, context, image, packet, python_deco
 from kit.json_builder import change, document
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.resolve import with_default
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
+from airflow_provider_mysql_cdc.cdc.ddl.statements import Default, DefaultKind
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow, TolerantDecoder
@@ -394,7 +397,8 @@ def test_the_schema_is_the_converters() -> None:
     ],
 )
 def test_literal_defaults_are_converted(col: Column, default: str, value: str | None) -> None:
-    made = table(Column(**{**{f: getattr(col, f) for f in Column.__slots__}, "has_default": True, "default": default}))
+    literal = Default(DefaultKind.BITS, default[2:-1]) if default[0] == "b" else Default(DefaultKind.TEXT, default)
+    made = table(with_default(col, literal, DdlContext()))
     assert fields(made, given("ReprConverter"))[0].get("default") == value
 
 
@@ -402,8 +406,8 @@ def test_defaults_that_are_computed_or_fail_are_left_out() -> None:
     now = column("a", "DATETIME", has_default=True, default="CURRENT_TIMESTAMP", default_is_expression=True)
     assert "default" not in fields(table(now), given("ReprConverter"))[0]
     failing = given("Programmed", schema="{'type': 'int32'}", convert="v and int(v)")
-    assert "default" not in fields(table(chars("a", has_default=True, default="none")), failing)[0]
-    made = table(chars("a", has_default=True, default="7"))
+    assert "default" not in fields(table(chars("a", default="none", stored_default="none")), failing)[0]
+    made = table(chars("a", default="7", stored_default="7"))
     assert fields(made, failing)[0]["default"] == 7
     replaced = failing | {"value.converter.replace.null.with.default": "true"}
     assert both(made, replaced, None)[1] == {"a": 7}

@@ -18,6 +18,7 @@ from pymysqlreplication.constants import FIELD_TYPE
 from airflow_provider_mysql_cdc.cdc.avro import avro_renderers, avro_text_renderers
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.convert import connect_types, defaults
+from airflow_provider_mysql_cdc.cdc.ddl import stored_defaults
 from airflow_provider_mysql_cdc.cdc.decode import native_ops, native_text, table_check
 from airflow_provider_mysql_cdc.cdc.decode.codegen import (
     custom_values,
@@ -64,6 +65,7 @@ TABLES = (
     LayerTable("decode/native_text.py", native_text.OPS),
     LayerTable("convert/connect_types.py", connect_types.BUILDERS),
     LayerTable("convert/defaults.py", defaults.CONVERTERS, lambda row: row.literal_default),
+    LayerTable("ddl/stored_defaults.py", stored_defaults.STORES, lambda row: row.literal_default),
     # A TIMESTAMP's literal is a time in the zone of a session.
     LayerTable(
         "convert/defaults.py",
