@@ -12,13 +12,17 @@ from kit.incremental_rig import ask_for
 from kit.records import payload
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.unread_tables import UNREAD_SUFFIX
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.operate.dismiss_unread import dismiss_unread, read_unread
+from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_job import run_snapshot
 from airflow_provider_mysql_cdc.cdc.operate.stream_report import stream_report
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import read_status
 from airflow_provider_mysql_cdc.commands.program import command_line
@@ -140,6 +144,20 @@ def test_tables_whose_rows_are_all_events_are_not_named(stream: Pipeline, root: 
     drained(stream)
     captures(stream, "t1", "t2", "late")
     assert drained(stream) == ([], [])
+
+
+@pytest.mark.exhaustive
+def test_a_first_snapshot_of_some_tables_leaves_the_others_to_be_named(
+    properties: dict[str, str], root: Any, database: str
+) -> None:
+    execute(root, *(f"CREATE TABLE `{database}`.{table} (id INT PRIMARY KEY)" for table in ("t1", "t2")))
+    stream = Pipeline(properties)
+    chosen = ConnectorConfig.from_properties(properties | {"table.include.list": f"{database}.t1"})
+    job = prepare_snapshot(chosen, stream.store, stream.owner, stream.log, stream_cfg=stream.cfg)
+    assert job is not None
+    run_snapshot(job.spec, ThreadRunner(1), stream.log)
+    stream.settle()
+    assert drained(stream) == (["t2"], ["t2"])
 
 
 @pytest.mark.exhaustive

@@ -280,8 +280,7 @@ class _SnapshotDriver:
             return tables_created_since(self.cfg, listed, start_offset, view.offset, lower_case_table_names)
 
         def record_view(view: ConsistentView) -> None:
-            read = [unread_key(table) for table in unread_tables(ledger) if self._reads(table)]
-            self.write_schemas(view, described, queue.edge_chunks[1] == "", [*report_keys(ledger), *read])
+            self.write_schemas(view, described, queue.edge_chunks[1] == "", ledger)
 
         wait_for_next_second(guard_conn, ledger)
         barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
@@ -356,12 +355,13 @@ class _SnapshotDriver:
         return rows, drain_start
 
     def write_schemas(
-        self, view: ConsistentView, described: SnapshotSchema, no_rows: bool, deleted_keys: list[str]
+        self, view: ConsistentView, described: SnapshotSchema, no_rows: bool, ledger: LedgerState
     ) -> None:
         """Write the schema changes and the schema history of the view, once for each snapshot."""
         cfg, plan = self.cfg, self.plan
         records = notification_records(cfg, [snapshot_notification(NotificationType.STARTED)])
-        records += [SideRecord(cfg.ledger_topic, key.encode(), None) for key in deleted_keys]
+        read = [unread_key(table) for table in unread_tables(ledger) if self._reads(table)]
+        records += [SideRecord(cfg.ledger_topic, key.encode(), None) for key in (*report_keys(ledger), *read)]
         offset = view.offset
         if recovery.is_recovery(cfg):
             recovery.require_no_ddl(cfg, plan.start, offset)
@@ -374,7 +374,9 @@ class _SnapshotDriver:
         if cfg.is_ticdc:
             record["commit_ts"] = view_ts(view.ts_ms, plan.commit_ts)
         records += [self.job.record(VIEW_KEY, record), history_id_record(cfg, self.job)]
-        if not (self.some_tables or recovery.is_recovery(cfg)):
+        # Tables that a first snapshot of some tables leaves out join the stream with its first drain.
+        first = CAPTURED_LISTS_KEY not in ledger.other_records
+        if (first or not self.some_tables) and not recovery.is_recovery(cfg):
             records.append(self.job.record(CAPTURED_LISTS_KEY, lists_record(cfg)))
         headers = {record_topics.schema_change_topic(cfg): table_options.headers(cfg, self.run_id)}
         self.job.commit(records, headers, check=lambda: require_first_in_history(cfg))
