@@ -13,6 +13,8 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 
 PEER = Path(__file__).resolve().parents[1] / "golden" / "peer"
 CASES = sorted(f"{f.parent.name}/{f.name.removesuffix('.jsonl.gz')}" for f in PEER.glob("captured/*/*.jsonl.gz"))
@@ -123,6 +125,28 @@ def test_avro_records_and_schemas_equal_the_recorded_ones(case: str, proof_stack
     assert len(ours) >= len(recorded) - len(other)
 
 
+def test_what_transforms_write_outside_of_the_prefix_is_captured(stack: Any, properties: dict[str, str]) -> None:
+    """And nothing that other runs have left there, nor what the pipeline writes for itself."""
+    from confluent_kafka import Producer
+    from prooflib.lines import read_topics, topic_ends
+
+    settings, name = {"bootstrap.servers": stack.kafka}, properties["topic.prefix"]
+
+    def write(*topics: str) -> None:
+        ensure_topics(make_admin(settings), dict.fromkeys(topics, TopicSpec(1, 1)))
+        producer = Producer(settings)
+        for topic in topics:
+            producer.produce(topic, b"{}")
+        assert producer.flush(30) == 0
+
+    write(f"x-{name}-known", f"x-{name}-quiet")
+    before = topic_ends(settings)
+    write(f"{name}.a", f"x-{name}-known", f"x-{name}-new", f"x-{name}-own")
+    found = read_topics(settings, name, before, [f"x-{name}-own"])
+    assert [(t, r.offset) for t, r in found] == [(f"{name}.a", 0), (f"x-{name}-known", 1), (f"x-{name}-new", 0)]
+    assert [t for t, _ in read_topics(settings, name)] == [f"{name}.a"]
+
+
 def judged(case: str, done: Any) -> frozenset[str]:
     """Fail unless each difference of a capture from the recorded one is explained; return parts without schemas."""
     from prooflib.compare_cli import LIST, judge, report
@@ -130,10 +154,10 @@ def judged(case: str, done: Any) -> frozenset[str]:
     from prooflib.explained import read_explained
     from prooflib.lines import read_lines
     from prooflib.records import parse_records
-    from prooflib.time_kinds import connection_zone
+    from prooflib.time_kinds import session_zones
 
     theirs = parse_records(read_lines(PEER / "captured" / f"{case}.jsonl.gz"), case)
-    result = compare(parse_records(done.lines, "ours"), theirs, connection_zone(mode_of(case)))
+    result = compare(parse_records(done.lines, "ours"), theirs, session_zones(mode_of(case)))
     left, _ = judge(case, result, read_explained(LIST), mode_of(case))
     found = report(left)
     print(*found, sep="\n")

@@ -12,11 +12,12 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import tzinfo
 from typing import Any
 
 from prooflib.canonical import Structures, key_text
+from prooflib.clock import IN_UTC, SessionZones
 from prooflib.records import Record
+from prooflib.side_records import is_transaction
 
 WATERMARK = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-(open|close)")
 _NUMBER = re.compile(r"[0-9a-f-]{36}:(\d+)")
@@ -85,8 +86,9 @@ def watermark(record: Record) -> str | None:
 
 
 def number_of(record: Record) -> int | None:
-    """Return the number of a record's transaction."""
-    match = _NUMBER.fullmatch(str(source_of(record).get("gtid")))
+    """Return the number of a record's transaction, or of the transaction whose begin or end it marks."""
+    gtid = record.payload["id"] if is_transaction(record) else source_of(record).get("gtid")
+    match = _NUMBER.fullmatch(str(gtid))
     return int(match[1]) if match else None
 
 
@@ -179,36 +181,32 @@ class AdhocSnapshots:
 
     Args:
         structures: The structures that the two have of each table.
-        zone: The zone in which the recorded snapshots read TIMESTAMP.
+        zones: The zones in which the recorded snapshots read TIMESTAMP.
     """
 
     ours: CaptureSide
     theirs: CaptureSide
     structures: Structures
-    zone: tzinfo | None = None
+    zones: SessionZones = IN_UTC
 
     @classmethod
     def from_captures(
-        cls, ours: Sequence[Record], theirs: Sequence[Record], zone: tzinfo | None = None
+        cls, ours: Sequence[Record], theirs: Sequence[Record], zones: SessionZones = IN_UTC
     ) -> AdhocSnapshots:
         """Return what two captures hold."""
-        return cls(CaptureSide(ours), CaptureSide(theirs), Structures(ours, theirs), zone)
+        return cls(CaptureSide(ours), CaptureSide(theirs), Structures(ours, theirs), zones)
 
     @property
     def marked(self) -> bool:
         """Return whether there are watermarks."""
         return bool(self.ours.marks or self.theirs.marks)
 
-    def same_position(self, ours: Record, theirs: Record) -> bool:
-        """Return whether two events are at the same place of the same transaction, watermarks not counted."""
+    def same_offset(self, ours: Record, theirs: Record) -> bool:
+        """Return whether two events are as far from the first one of their transactions."""
         if source_of(ours).get("file") != source_of(theirs).get("file"):
             return False
-        our_offset, other = self.ours.offset_in_transaction(ours), self.theirs.offset_in_transaction(theirs)
-        return (
-            our_offset is not None
-            and our_offset == other
-            and self.ours.transaction_index_of(ours) == self.theirs.transaction_index_of(theirs)
-        )
+        our_offset = self.ours.offset_in_transaction(ours)
+        return our_offset is not None and our_offset == self.theirs.offset_in_transaction(theirs)
 
     def watermarks(self) -> Iterator[Pair]:
         """Yield watermarks by kind and order; the other side has None where it has fewer."""
@@ -227,7 +225,7 @@ class AdhocSnapshots:
 
     def reads(self) -> Iterator[tuple[Pair, ReadContext | None, bool]]:
         """Yield reads of incremental snapshots by request and key, and whether ours is there once too often."""
-        mine, other = self._reads(self.ours, None), self._reads(self.theirs, self.zone)
+        mine, other = self._reads(self.ours, None), self._reads(self.theirs, self.zones)
         last: dict[tuple[str, str], int] = {}
         for side, groups in ((self.ours, mine), (self.theirs, other)):
             for (topic, request, _), records in groups.items():
@@ -247,12 +245,12 @@ class AdhocSnapshots:
                 known = replace(read, other_structure=self.structures.both_known(*pair))
                 yield pair, known, number > 0 and pair[0] is not None
 
-    def _reads(self, side: CaptureSide, zone: tzinfo | None) -> dict[Ids, list[Record]]:
+    def _reads(self, side: CaptureSide, zones: SessionZones | None) -> dict[Ids, list[Record]]:
         found = defaultdict(list)
         for record in side.records:
             if is_incremental(record):
                 request = side.request_of(record)
-                key = key_text(record, zone)
+                key = key_text(record, zones)
                 found[record.topic, request.id if request else "", key].append(record)
         return found
 
@@ -262,7 +260,7 @@ class AdhocSnapshots:
         for record in self.theirs.stream():
             if op_of(record) in ("c", "u", "d"):
                 place = self.theirs.transaction_index_of(record)
-                found[record.topic, key_text(record, self.zone)].append((place, record))
+                found[record.topic, key_text(record, self.zones)].append((place, record))
         return found
 
     def _in_window(self, request: str, place: int, last: int) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import tzinfo
 from typing import Any
 
 from prooflib.adhoc import AdhocSnapshots, ReadContext, is_incremental, op_of, table_of, watermark
 from prooflib.canonical import changed_columns, key_text
+from prooflib.clock import SessionZones
 from prooflib.records import ABSENT, Record
 
 
@@ -42,7 +42,7 @@ def faults(adhoc: AdhocSnapshots) -> Iterator[Fault]:
         return
     yield from _stale_reads(adhoc)
     yield from _unpaired_watermarks(adhoc.ours.records)
-    end = _ends(adhoc.theirs.records, adhoc.zone)
+    end = _ends(adhoc.theirs.records, adhoc.zones)
     for place, record in _ends(adhoc.ours.records, None).items():
         yield from _last_value(adhoc, record, end.get(place))
 
@@ -65,7 +65,7 @@ def _last_value(adhoc: AdhocSnapshots, record: Record, other: Record | None) -> 
 def _stale_reads(adhoc: AdhocSnapshots) -> Iterator[Fault]:
     """Yield reads of ours that are not the state of their row at that place of the topic."""
     state: dict[tuple[str, str], Record] = {}
-    known = _by_key(adhoc.theirs.records, adhoc.zone)
+    known = _by_key(adhoc.theirs.records, adhoc.zones)
     for record in adhoc.ours.records:
         if record.key is None or not _is_row(record):
             continue
@@ -105,18 +105,18 @@ def _after(record: Record) -> Any:
     return record.payload.get("after") if isinstance(record.payload, dict) else None
 
 
-def _by_key(records: Sequence[Record], zone: tzinfo | None) -> dict[tuple[str, str], list[Record]]:
+def _by_key(records: Sequence[Record], zones: SessionZones | None) -> dict[tuple[str, str], list[Record]]:
     """Return the records of each key that are no watermark's."""
     found = defaultdict(list)
     for r in records:
         if r.key is not None and _is_row(r):
-            found[r.topic, key_text(r, zone)].append(r)
+            found[r.topic, key_text(r, zones)].append(r)
     return found
 
 
-def _ends(records: Sequence[Record], zone: tzinfo | None) -> dict[tuple[str, str], Record]:
+def _ends(records: Sequence[Record], zones: SessionZones | None) -> dict[tuple[str, str], Record]:
     """Return the last record of each key that is no watermark's."""
-    return {place: rows[-1] for place, rows in _by_key(records, zone).items()}
+    return {place: rows[-1] for place, rows in _by_key(records, zones).items()}
 
 
 def _is_row(record: Record) -> bool:

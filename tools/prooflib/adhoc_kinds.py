@@ -45,13 +45,28 @@ def _window_times(text: Any) -> bool:
 
 def read_at(d: Difference) -> bool:
     """Return whether two reads of one row by ad-hoc snapshots have different, valid positions."""
-    if None in d.pair or d.path[:-1] != _SOURCE or d.path[-1] not in _WHERE:
+    ours, theirs = d.pair
+    if ours is None or theirs is None or d.path[:-1] != _SOURCE:
         return False
-    if any(op_of(r) != "r" or number_of(r) is None for r in _present(d)):
+    if any(op_of(r) != "r" for r in _present(d)) or number_of(ours) is None:
+        return False
+    if number_of(theirs) is None:
+        return d.context.asked and _names_no_transaction(d, theirs)
+    if d.path[-1] not in _WHERE:
         return False
     if d.path[-1] == "thread":
         return d.ours is None and isinstance(d.theirs, Number)
     return d.path[-1] in ("file", "gtid") or all(isinstance(v, Number) for v in (d.ours, d.theirs))
+
+
+def _names_no_transaction(d: Difference, theirs: Record) -> bool:
+    """Return whether the recorded read is a blocking snapshot's that names neither transaction nor server."""
+    source = source_of(theirs)
+    if is_incremental(theirs) or [source.get(name) for name in ("gtid", "server_id", "thread")] != [None, "0", None]:
+        return False
+    if d.path[-1] == "server_id":
+        return isinstance(d.ours, Number)
+    return d.path[-1] == "gtid" or (d.path[-1] in ("pos", "file") and type(d.ours) is type(d.theirs))
 
 
 def told_by_event(d: Difference) -> bool:

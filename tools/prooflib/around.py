@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prooflib.adhoc import ReadContext
+from prooflib.adhoc import ReadContext, number_of
 from prooflib.clock import TIMES
 from prooflib.records import Number, Record, show
 from prooflib.volatile import position, transaction_number
@@ -31,6 +31,7 @@ class RecordContext:
         already_recorded: Whether the recorded capture has the same schema change before, of the same place.
         read: How an ad-hoc snapshot read the row, None for all other records.
         statements: Schema changes of the row's table that the recorded stream has before the record.
+        asked: Whether ours is a read by a snapshot that was requested of a running stream: it has seen changes.
     """
 
     streamed_record: Record | None = None
@@ -39,6 +40,7 @@ class RecordContext:
     already_recorded: bool = False
     read: ReadContext | None = None
     statements: tuple[Record, ...] = ()
+    asked: bool = False
 
 
 NO_CONTEXT = RecordContext()
@@ -55,6 +57,8 @@ def record_contexts(pairs: Sequence[Pair]) -> Iterator[RecordContext]:
     repeated = _repeated([m for m, _ in pairs if m is not None], [o for _, o in pairs if o is not None])
     texts_seen: set[str] = set()
     statements = _Statements(o for _, o in pairs if o is not None)
+    streamed = [n for m, _ in pairs if m is not None and not m.snapshot and (n := number_of(m)) is not None]
+    first = min(streamed, default=None)
     for number, (mine, other) in enumerate(pairs):
         known = other or mine
         assert known is not None
@@ -64,6 +68,7 @@ def record_contexts(pairs: Sequence[Pair]) -> Iterator[RecordContext]:
             mine is not None and (mine.topic, mine.partition, mine.number) in repeated,
             _already_recorded(other, texts_seen),
             statements=statements.before(other) if other is not None else (),
+            asked=mine is not None and first is not None and (number_of(mine) or 0) >= first,
         )
 
 

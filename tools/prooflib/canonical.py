@@ -6,9 +6,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from typing import Any
 
+from prooflib.clock import SessionZones
 from prooflib.records import Record, lack_schemas, schema_text, show
 
 Types = Mapping[tuple[Any, Any], Mapping[str, dict[str, str]]]
@@ -18,9 +19,12 @@ _SCHEMAS = {
     "JSON": {"type": "string", "name": "io.debezium.data.Json"},
     "ENUM": {"type": "string", "name": "io.debezium.data.Enum"},
     "SET": {"type": "string", "name": "io.debezium.data.EnumSet"},
-    "DOUBLE": {"type": "double"},
+    **{name: {"type": "double"} for name in ("DOUBLE", "DOUBLE PRECISION", "FLOAT8")},
+    # Debezium's stream has a 4-byte float for it.
+    "REAL": {"type": "float"},
 }
 _FLOAT = {"type": "float"}
+_SIGN = re.compile(r" (?:UNSIGNED|SIGNED|ZEROFILL)\b")
 
 
 def with_types(ours: Sequence[Record], theirs: Sequence[Record]) -> tuple[Sequence[Record], Sequence[Record]]:
@@ -48,9 +52,10 @@ def _recorded_types(records: Sequence[Record]) -> Types:
 
 def _schema_of(column: Mapping[str, Any]) -> dict[str, str]:
     # FLOAT(m,d) is a double, and FLOAT(p) may be one.
-    if column["typeName"] == "FLOAT" and column.get("length") is None:
+    name = _SIGN.sub("", column["typeName"])
+    if name == "FLOAT" and column.get("length") is None:
         return _FLOAT
-    return _SCHEMAS.get(column["typeName"], {})
+    return _SCHEMAS.get(name, {})
 
 
 def _typed(record: Record, parts: Sequence[str], types: Types) -> Record:
@@ -73,26 +78,26 @@ _ZEROS = re.compile(r"(?:\.0+|(\.\d*[1-9])0+)(?=Z$)")
 _MOMENT = "io.debezium.time.ZonedTimestamp"
 
 
-def key_text(record: Record, zone: tzinfo | None) -> str:
+def key_text(record: Record, zones: SessionZones | None) -> str:
     """Return a record's key as text, with a TIMESTAMP as the server stores it, without zeros at its end.
 
     Args:
         record: The record.
-        zone: The zone in which the snapshots of its capture read TIMESTAMP, None for UTC.
+        zones: The zones in which the snapshots of its capture read TIMESTAMP, None where they read what is stored.
     """
     key = record.key_payload
     schema = record.at("key", "schema")
     if isinstance(key, dict) and isinstance(schema, dict):
         moments = {f.get("field") for f in schema.get("fields") or () if f.get("name") == _MOMENT}
-        stored = zone if record.snapshot else None
+        stored = zones if record.snapshot else None
         key = {n: _stored(v, stored) if n in moments and isinstance(v, str) else v for n, v in key.items()}
     return show(key, 10_000)
 
 
-def _stored(text: str, zone: tzinfo | None) -> str:
-    if zone is not None:
-        moment = datetime.fromisoformat(text).astimezone(zone)
-        text = moment.replace(tzinfo=UTC).isoformat().replace("+00:00", "Z")
+def _stored(text: str, zones: SessionZones | None) -> str:
+    if zones is not None and zones.connection is not None:
+        moment = datetime.fromisoformat(text).astimezone(zones.connection)
+        text = moment.replace(tzinfo=zones.server).astimezone(UTC).isoformat().replace("+00:00", "Z")
     return _ZEROS.sub(lambda m: m[1] or "", text)
 
 

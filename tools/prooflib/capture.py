@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_job import run_snapshot
 from prooflib import scratch
 from prooflib.client import Client
-from prooflib.lines import avro_as_json, line, read_topics, without_sentinel, write_lines
+from prooflib.lines import avro_as_json, line, read_topics, topic_ends, without_sentinel, write_lines
 from prooflib.scratch import scratch_stack
 from prooflib.workload import ProofError, Section, Workload, read_properties, read_workload
 
@@ -39,6 +39,8 @@ _SENTINEL_DML = (
     f"INSERT INTO {scratch.SENTINEL}.done VALUES (1);",
     f"UPDATE {scratch.SENTINEL}.done SET id = 2; DELETE FROM {scratch.SENTINEL}.done;",
 )
+# Properties by which records may go to topics outside of the prefix.
+_NAMES_TOPICS = ("transforms", "topic.", "notification.", "heartbeat.topics.")
 Log = Callable[[str], None]
 
 
@@ -105,6 +107,7 @@ def capture(
     *,
     few: bool = False,
     registry: str | None = None,
+    zone: str | None = None,
 ) -> CaptureResult:
     """Run a workload and return the records of all topics.
 
@@ -115,6 +118,7 @@ def capture(
         log: Takes one line of text.
         few: Drain all sections in one batch and the sentinel's changes in another, instead of two batches a section.
         registry: Address of the schema registry, for modes that write Avro; their records are shown as JSON.
+        zone: The server's zone, as MySQL names it; UTC when None.
 
     Raises:
         ConfigError: The mode asks for something that is not supported; nothing was touched.
@@ -130,13 +134,15 @@ def capture(
     try:
         run = _Run(cfg, workload, client, conn, log, few)
         with scratch.restored_server(conn):
-            scratch.prepare_server(conn)
+            scratch.prepare_server(conn, zone)
             scratch.empty_source(client, stack.mysql_version)
             scratch.empty_kafka(stack.kafka, PREFIX)
+            ends = topic_ends(cfg.kafka_settings()) if any(n.startswith(_NAMES_TOPICS) for n in mode) else None
             error = run.pipeline()
             for section in workload.sections_of("end"):
                 client.run(section.text, section.kind)
-        records, texts = read_topics(cfg.kafka_settings(), PREFIX), frozenset[str]()
+        own = {cfg.ledger_topic, cfg.history_topic, str(cfg[F.SIGNAL_KAFKA_TOPIC] or "")}
+        records, texts = read_topics(cfg.kafka_settings(), PREFIX, ends, own), frozenset[str]()
         if registry is not None:
             wire = WireReader(from_registry(registry))
             records = avro_as_json(records, wire)
@@ -261,6 +267,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("out", type=Path, help="file of records, .jsonl or .jsonl.gz")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="one more property")
     parser.add_argument("--registry", metavar="URL", help="the schema registry, for a mode that writes Avro")
+    parser.add_argument("--server-zone", metavar="ZONE", help="time zone of the scratch MySQL (default UTC)")
     parser.add_argument("--dir", type=Path, help="folder of the scratch servers (default .stack/proof)")
     parser.add_argument("-v", "--verbose", action="store_true", help="say what the pipeline says")
     args = parser.parse_args(argv)
@@ -268,7 +275,7 @@ def main(argv: list[str] | None = None) -> int:
         workload, mode = read_workload(args.workload), read_properties(args.mode)
         mode |= {name: value for name, _, value in (text.partition("=") for text in args.set)}
         log = say if args.verbose else lambda _: None
-        done = capture(workload, mode, scratch_stack(args.dir), log, registry=args.registry)
+        done = capture(workload, mode, scratch_stack(args.dir), log, registry=args.registry, zone=args.server_zone)
         args.out.parent.mkdir(parents=True, exist_ok=True)
         done.write(args.out)
     except CdcError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +22,23 @@ _LAG_S, _SKEW_S = 600.0, 2.0
 _BEFORE_S, _AFTER_S = 3600.0, 5.0
 # Between the begin of UUID time (1582-10-15) and 1970, in units of 100 ns.
 _UUID_EPOCH = 0x01B21DD213814000
+
+
+@dataclass(frozen=True, slots=True)
+class SessionZones:
+    """Hold the zones of the sessions that read the recorded snapshots.
+
+    Args:
+        connection: The zone of connectionTimeZone; None if it names none, so that Debezium asks the server.
+        server: The server's zone.
+    """
+
+    connection: tzinfo | None = None
+    server: tzinfo = UTC
+
+
+IN_UTC = SessionZones()
+"""Snapshots that read what is stored, on a server in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +102,17 @@ def consistent_units(node: Any) -> tuple[bool, bool]:
     return us is not None and us // 1000 == ms, ns is not None and us is not None and ns // 1000 == us
 
 
-def is_now(name: str, value: Any, record: Record) -> bool:
-    """Return whether a value of a row may come from the clock at the time of the record."""
+def is_now(name: str, value: Any, record: Record, zone: tzinfo = UTC) -> bool:
+    """Return whether a value of a row may come from the clock at the time of the record.
+
+    Args:
+        name: Name of its schema.
+        value: The value.
+        record: The record.
+        zone: The server's zone, in which a type without a zone has its time.
+    """
     read = _CLOCKS.get(name)
-    return read is not None and _is_now(read, value, record)
+    return read is not None and _is_now(read, value, record, UTC if name == _ZONED else zone)
 
 
 def is_new_uuid(value: Any, record: Record) -> bool:
@@ -96,7 +120,7 @@ def is_new_uuid(value: Any, record: Record) -> bool:
     return _is_now(_uuid_time, value, record)
 
 
-def _is_now(read: Callable[[Any], float], value: Any, record: Record) -> bool:
+def _is_now(read: Callable[[Any], float], value: Any, record: Record, zone: tzinfo = UTC) -> bool:
     payload = record.payload
     source = payload.get("source") if isinstance(payload, dict) else None
     if not isinstance(source, dict):
@@ -107,7 +131,12 @@ def _is_now(read: Callable[[Any], float], value: Any, record: Record) -> bool:
         return False
     # The source's time is a zone off in a recorded snapshot whose connectionTimeZone is not the server's.
     times = [source.get("ts_ms"), payload.get("ts_ms") if record.snapshot else None]
-    return any(_is_close(read, clock, int(t) / 1000) for t in times if isinstance(t, Number))
+    return any(_is_close(read, clock, _shown(int(t) / 1000, zone)) for t in times if isinstance(t, Number))
+
+
+def _shown(moment: float, zone: tzinfo) -> float:
+    """Return what a clock of a zone shows at a moment, as seconds since 1970 on it."""
+    return datetime.fromtimestamp(moment, zone).replace(tzinfo=UTC).timestamp()
 
 
 def _is_close(read: Callable[[Any], float], clock: float, now: float) -> bool:
@@ -148,13 +177,14 @@ def _uuid_time(value: Any) -> float:
     return (found.time - _UUID_EPOCH) / 1e7 if found.version == 1 else float("nan")
 
 
+_ZONED = "io.debezium.time.ZonedTimestamp"
 # Schema name -> seconds since 1970 (or since midnight) of a value that CURRENT_TIMESTAMP and the like may have made.
 _CLOCKS: dict[str, Callable[[Any], float]] = {
     "io.debezium.time.Timestamp": _scaled(1000),
     "io.debezium.time.MicroTimestamp": _scaled(1_000_000),
     "io.debezium.time.NanoTimestamp": _scaled(1_000_000_000),
     "org.apache.kafka.connect.data.Timestamp": _scaled(1000),
-    "io.debezium.time.ZonedTimestamp": _iso,
+    _ZONED: _iso,
     "io.debezium.time.IsoTimestamp": _iso,
     "io.debezium.time.Date": _midnight,
     "org.apache.kafka.connect.data.Date": _midnight,

@@ -13,7 +13,7 @@ from prooflib.differ import Difference, Result, compare
 from prooflib.explained import Entry, read_explained
 from prooflib.lines import read_lines
 from prooflib.records import parse_records
-from prooflib.time_kinds import connection_zone
+from prooflib.time_kinds import SERVER_ZONE, session_zones
 from prooflib.workload import ProofError, read_properties
 
 OK, DIFFERENT, UNUSABLE = 0, 1, 2
@@ -75,6 +75,12 @@ def main(argv: list[str] | None = None) -> int:
         type=Path,
         help="properties of the recorded connector, name=value lines, if they are not next to the recording",
     )
+    parser.add_argument(
+        "--server-zone",
+        metavar="ZONE",
+        default="UTC",
+        help="time zone of the servers of both captures, as --server-zone=Europe/Berlin or =+02:00 (default UTC)",
+    )
     parser.add_argument("--explained", action="store_true", help="print the explained differences as well")
     args = parser.parse_args(argv)
     # A text that column.truncate.to cuts may end with half of a character.
@@ -84,7 +90,8 @@ def main(argv: list[str] | None = None) -> int:
         ours, theirs = (parse_records(read_lines(p), str(p)) for p in (args.ours, args.theirs))
         entries = read_explained(args.differences)
         settings = read_properties(args.properties) if args.properties else settings_of(args.theirs)
-        result = compare(ours, theirs, connection_zone(settings))
+        settings = {**settings, SERVER_ZONE: args.server_zone}
+        result = compare(ours, theirs, session_zones(settings))
         case = args.case or case_of(args.theirs)
         unexplained, used = judge(case, result, entries, settings)
     except (ProofError, OSError) as error:
@@ -97,6 +104,8 @@ def main(argv: list[str] | None = None) -> int:
             print(f"explained: {line}")
     for part in sorted(result.without_schemas):
         print(f"note: one of the captures has {part}s without schemas; their payloads are compared")
+    if result.moved:
+        print(f"note: {result.moved} transactions of sessions beside each other were committed in another order")
     for (recorded_file, begin), file, distance in result.shifted:
         print(f"note: binlog positions from {recorded_file}:{begin} on are shifted by {distance:+d} (in {file})")
     for entry, times in used.items():

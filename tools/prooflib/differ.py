@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import tzinfo
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -12,8 +11,17 @@ from prooflib.adhoc import AdhocSnapshots
 from prooflib.adhoc_faults import Fault, faults
 from prooflib.around import NO_CONTEXT, RecordContext, record_contexts
 from prooflib.canonical import with_types
+from prooflib.clock import IN_UTC, SessionZones
+from prooflib.commit_order import commit_order, in_recorded_order
 from prooflib.records import ABSENT, Path, Record, lack_schemas, names_of, schema_text, show, text_difference
-from prooflib.volatile import VolatileValues, is_transaction, transaction_number
+from prooflib.side_records import (
+    heartbeat_pairs,
+    is_heartbeat,
+    is_notification,
+    is_transaction,
+    notification_identity,
+)
+from prooflib.volatile import VolatileValues, transaction_number
 
 Pair = tuple[Record | None, Record | None]
 _ROW_MEMBERS = ("before", "after")
@@ -21,10 +29,14 @@ _ROW_MEMBERS = ("before", "after")
 _SCHEMA_CHANGE = ("databaseName", "ddl")
 
 
-def identity(record: Record) -> str:
+def identity(record: Record, place: int = -1) -> str:
     """Return what makes a record the same one in two captures.
 
     A row event is known by its key and operation, one without key by its rows; a schema change by its statement.
+
+    Args:
+        record: The record.
+        place: The place of the transaction whose begin or end it marks, in the recorded order; -1 if it is not known.
     """
     payload = record.payload
     if not isinstance(payload, dict):
@@ -35,15 +47,22 @@ def identity(record: Record) -> str:
     if "ddl" in payload:
         parts += [payload.get(m) for m in _SCHEMA_CHANGE] + [record.snapshot]
     if is_transaction(record):
-        parts = [payload["status"], transaction_number(str(payload.get("id")))]
+        parts = [payload["status"], place if place >= 0 else transaction_number(str(payload.get("id")))]
+    if is_notification(record):
+        parts = notification_identity(record)
     return show(parts, 10_000)
 
 
-def align_records(ours: Sequence[Record], theirs: Sequence[Record]) -> Iterator[Pair]:
+Identity = Callable[[Record], str]
+
+
+def align_records(
+    ours: Sequence[Record], theirs: Sequence[Record], identities: tuple[Identity, Identity] = (identity, identity)
+) -> Iterator[Pair]:
     """Yield pairs in the order of the recorded capture; a record without counterpart is paired with None."""
     mine, other = _by_partition(ours), _by_partition(theirs)
     for place in sorted({*mine, *other}):
-        yield from _partition(mine.get(place, []), other.get(place, []))
+        yield from _partition(mine.get(place, []), other.get(place, []), identities)
 
 
 def _by_partition(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
@@ -53,8 +72,8 @@ def _by_partition(records: Sequence[Record]) -> dict[tuple[str, str], list[Recor
     return groups_found
 
 
-def _partition(ours: list[Record], theirs: list[Record]) -> Iterator[Pair]:
-    matcher = SequenceMatcher(None, [identity(r) for r in ours], [identity(r) for r in theirs], autojunk=False)
+def _partition(ours: list[Record], theirs: list[Record], of: tuple[Identity, Identity]) -> Iterator[Pair]:
+    matcher = SequenceMatcher(None, [of[0](r) for r in ours], [of[1](r) for r in theirs], autojunk=False)
     for kind, a0, a1, b0, b1 in matcher.get_opcodes():
         if kind == "equal" or a1 - a0 == b1 - b0:
             yield from zip(ours[a0:a1], theirs[b0:b1], strict=True)
@@ -117,6 +136,7 @@ class Result:
         differences: All differences in order.
         shifted: When positions are not equal: (recorded position, our file, distance) wherever the distance changes.
         without_schemas: Parts (``key``, ``value``) that one capture has without schemas; their payloads were compared.
+        moved: Transactions of ours that sessions of their own have committed in another order.
     """
 
     records: int
@@ -124,23 +144,33 @@ class Result:
     differences: tuple[Difference, ...]
     shifted: tuple[tuple[tuple[str, int], str, int], ...]
     without_schemas: frozenset[str] = frozenset()
+    moved: int = 0
 
 
-def compare(ours: Sequence[Record], theirs: Sequence[Record], zone: tzinfo | None = None) -> Result:
+def compare(ours: Sequence[Record], theirs: Sequence[Record], zones: SessionZones = IN_UTC) -> Result:
     """Compare two captures.
 
     Args:
         ours: Our records.
         theirs: The recorded ones.
-        zone: The zone in which the recorded snapshots read TIMESTAMP, None for UTC.
+        zones: The zones in which the recorded snapshots read TIMESTAMP.
     """
     ours, theirs = with_types(ours, theirs)
-    adhoc = AdhocSnapshots.from_captures(ours, theirs, zone)
-    pairs = list(align_records(adhoc.ours.stream(), adhoc.theirs.stream()))
-    volatile = VolatileValues(adhoc)
+    heartbeats = list(heartbeat_pairs(*([r for r in side if is_heartbeat(r)] for side in (ours, theirs))))
+    volatile = VolatileValues()
     volatile.note_runs(ours, theirs)
+    ours, theirs = ([r for r in side if not is_heartbeat(r)] for side in (ours, theirs))
+    adhoc = AdhocSnapshots.from_captures(ours, theirs, zones)
+    order = commit_order(adhoc.ours, adhoc.theirs)
+    identities = (
+        lambda record: identity(record, order.place(adhoc.ours.transaction_index_of(record))),
+        lambda record: identity(record, adhoc.theirs.transaction_index_of(record)),
+    )
+    pairs = list(align_records(in_recorded_order(adhoc.ours, order), adhoc.theirs.stream(), identities))
+    volatile.adhoc, volatile.order = adhoc, order
     volatile.note_positions((a, b) for a, b in pairs if a is not None and b is not None)
     every = list(zip(pairs, record_contexts(pairs), strict=True))
+    every += [(pair, NO_CONTEXT) for pair in heartbeats]
     every += [(pair, NO_CONTEXT) for pair in adhoc.watermarks()]
     every += [(pair, RecordContext(read=read, repeated=twice)) for pair, read, twice in adhoc.reads()]
     found: list[Difference] = []
@@ -151,7 +181,7 @@ def compare(ours: Sequence[Record], theirs: Sequence[Record], zone: tzinfo | Non
         equal += not new
         found += new
     found += [_fault_difference(fault) for fault in faults(adhoc)]
-    return Result(len(every), equal, tuple(found), tuple(volatile.steps), skipped)
+    return Result(len(every), equal, tuple(found), tuple(volatile.steps), skipped, len(order.moved))
 
 
 def _without_schemas(ours: Sequence[Record], theirs: Sequence[Record]) -> frozenset[str]:

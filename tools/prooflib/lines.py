@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,22 +13,54 @@ from typing import Any
 from pipelinelib.topics import READER
 from topiclib.wire import RecordError, WireReader
 
+from airflow_provider_mysql_cdc.cdc.errors import SinkError
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
-from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
+from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts, end_offsets_of_topics
 from prooflib.scratch import SENTINEL
 from prooflib.workload import ProofError
 
 TopicLine = tuple[str, TopicRecord]
 
 
-def read_topics(kafka_settings: dict[str, Any], prefix: str) -> list[TopicLine]:
-    """Return the committed records of a prefix's topics, by topic, partition and offset."""
+Ends = Mapping[str, Mapping[int, tuple[int, int]]]
+
+
+def topic_ends(kafka_settings: dict[str, Any]) -> Ends:
+    """Return the first offset and the end of each partition of all topics."""
     admin = make_admin(kafka_settings)
-    topics = sorted(t for t in all_partition_counts(admin) if t == prefix or t.startswith(prefix + "."))
+    for last in (False, False, True):
+        counts = {t: range(count) for t, count in all_partition_counts(admin).items() if not t.startswith("__")}
+        try:
+            return end_offsets_of_topics(admin, counts)
+        except SinkError:  # a topic that is being deleted
+            if last:
+                raise
+            time.sleep(1)
+    raise AssertionError
+
+
+def read_topics(
+    kafka_settings: dict[str, Any], prefix: str, before: Ends | None = None, own: Collection[str] = ()
+) -> list[TopicLine]:
+    """Return the committed records of a capture, by topic, partition and offset.
+
+    Args:
+        kafka_settings: Settings of the client.
+        prefix: The topic prefix.
+        before: The ends of all topics before the capture, if it may have written outside of its prefix; else None.
+        own: The pipeline's own topics.
+    """
+    topics = all_partition_counts(make_admin(kafka_settings))
+    begins = {t: {p: 0 for p in range(n)} for t, n in topics.items() if t == prefix or t.startswith(prefix + ".")}
+    if before is not None:
+        outside = {t: ends for t, ends in topic_ends(kafka_settings).items() if t not in begins and t not in own}
+        begins |= {
+            t: {p: e for p, (_, e) in before.get(t, {}).items()} for t, ends in outside.items() if ends != before.get(t)
+        }
     records_found: list[TopicLine] = []
-    for topic in topics:
-        records = READER.read(kafka_settings, topic)
+    for topic in sorted(begins):
+        records = [r for r in READER.read(kafka_settings, topic) if r.offset >= begins[topic].get(r.partition, 0)]
         records_found += [(topic, r) for r in sorted(records, key=lambda r: (r.partition, r.offset))]
     return records_found
 

@@ -97,14 +97,37 @@ def root(stack: StackInfo) -> Any:
     )
 
 
-def prepare_server(conn: Any) -> None:
-    """Give the server the settings of the recordings: zone UTC, and globals that workloads change at their default."""
+def prepare_server(conn: Any, zone: str | None = None) -> None:
+    """Give the server the settings of the recordings: its zone, and globals that workloads change at their default.
+
+    Args:
+        conn: A connection as root.
+        zone: The zone, as MySQL names it; UTC when None.
+    """
     run(conn, ["SET GLOBAL time_zone = DEFAULT", "SET GLOBAL binlog_rows_query_log_events = OFF"])
+    if zone is not None:
+        _set_zone(conn, zone)
+        return
     with conn.cursor() as cursor:
         cursor.execute("SELECT @@global.time_zone, @@system_time_zone")
         zone, system = cursor.fetchone()
     if (system if zone == "SYSTEM" else zone) not in ("UTC", "+00:00", "GMT"):
         run(conn, ["SET GLOBAL time_zone = '+00:00'"])
+
+
+def _set_zone(conn: Any, zone: str) -> None:
+    """Set the server's zone.
+
+    Raises:
+        ProofError: The server does not know it.
+    """
+    try:
+        with conn.cursor() as cursor:
+            cursor.execute("SET GLOBAL time_zone = %s", (zone,))
+    except pymysql.MySQLError as error:
+        raise ProofError(
+            f"the server does not take the zone {zone} ({error.args[1]}); an offset as +02:00 works"
+        ) from None
 
 
 @contextlib.contextmanager

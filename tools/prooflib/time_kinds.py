@@ -8,7 +8,9 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from prooflib.clock import SessionZones
 from prooflib.values import in_snapshot, name_of, schema_of, texts
+from prooflib.workload import ProofError
 
 if TYPE_CHECKING:
     from prooflib.differ import Difference
@@ -24,6 +26,8 @@ _UNITS = {
 _ISO = ("io.debezium.time.IsoDate", "io.debezium.time.IsoTimestamp", "io.debezium.time.ZonedTimestamp")
 _DAYS = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
 _ZONE = "database.connectionTimeZone"
+SERVER_ZONE = "server zone"
+"""Name by which the settings of a recording have the zone of its server, which is no property."""
 
 
 def year_zero(d: Difference) -> bool:
@@ -98,23 +102,31 @@ def _read_moment(name: str, value: str, later: timedelta) -> datetime | None:
 
 
 def zone_of_session(d: Difference, settings: Mapping[str, str]) -> bool:
-    """Return whether the recorded snapshot has our TIMESTAMP as if UTC's clock were that of connectionTimeZone."""
+    """Return whether the recorded snapshot has our TIMESTAMP as if the server were in connectionTimeZone."""
     if not texts(d) or not in_snapshot(d) or name_of(d) != "io.debezium.time.ZonedTimestamp":
         return False
-    zone = connection_zone(settings)
-    if zone is None:
+    zones = session_zones(settings)
+    if zones.connection is None:
         return False
     try:
         ours, theirs = (datetime.fromisoformat(v) for v in (d.ours, d.theirs))
     except ValueError:
         return False
     # Java's calendar takes the later one of two moments that a clock shows twice.
-    return bool(ours.replace(tzinfo=zone, fold=1).astimezone(UTC) == theirs != ours)
+    shown = ours.astimezone(zones.server).replace(tzinfo=zones.connection, fold=1)
+    return bool(shown.astimezone(UTC) == theirs != ours)
 
 
-def connection_zone(settings: Mapping[str, str]) -> tzinfo | None:
-    """Return the zone that the recorded connector was given for its connections, None if it has no name."""
-    return _zone(settings.get(_ZONE, ""))
+def session_zones(settings: Mapping[str, str]) -> SessionZones:
+    """Return the zones of a recording: that which the connector was given for its connections, and the server's.
+
+    Raises:
+        ProofError: The server's zone has no such name.
+    """
+    server = _zone(name := settings.get(SERVER_ZONE, "UTC"))
+    if server is None:
+        raise ProofError(f"the zone of the server is not known: {name}; name it as Europe/Berlin or +02:00")
+    return SessionZones(_zone(settings.get(_ZONE, "")), server)
 
 
 def _zone(name: str) -> tzinfo | None:

@@ -18,7 +18,9 @@ from typing import Any
 
 from prooflib.adhoc import AdhocSnapshots
 from prooflib.clock import RUN_ID, TIMES, Window, consistent_units, is_new_uuid, is_now, is_plausible_time, run_began
+from prooflib.commit_order import CommitOrder
 from prooflib.records import Number, Path, Record
+from prooflib.side_records import is_notification, is_transaction, may_be_one_id
 
 MAX_STEPS = 4
 # How many bytes longer the statement that makes the sentinel's table is in the recordings that were made first.
@@ -47,13 +49,16 @@ class VolatileValues:
 
     Args:
         adhoc: What ad-hoc snapshots left in the two captures.
+        order: Which transactions of ours are in another order.
     """
 
     adhoc: AdhocSnapshots = field(default_factory=lambda: AdhocSnapshots.from_captures((), ()))
+    order: CommitOrder = field(default_factory=CommitOrder)
     server_ids: IdMapping = field(default_factory=IdMapping)
     threads: IdMapping = field(default_factory=IdMapping)
     uuids: IdMapping = field(default_factory=IdMapping)
     row_uuids: IdMapping = field(default_factory=IdMapping)
+    notifications: IdMapping = field(default_factory=IdMapping)
     windows: tuple[Window, Window] = (Window(), Window())
     runs: dict[str, str] = field(default_factory=dict)
     shifted: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
@@ -68,8 +73,8 @@ class VolatileValues:
         found: dict[tuple[str, int], tuple[str, int]] = {}
         for ours, theirs in pairs:
             mine, other = position(ours), position(theirs)
-            last_step = self.adhoc.ours.before_marks(ours) and self.adhoc.theirs.before_marks(theirs)
-            if mine is not None and other is not None and last_step:
+            comparable = self.adhoc.ours.before_marks(ours) and self.adhoc.theirs.before_marks(theirs)
+            if mine is not None and other is not None and comparable and not self._is_between(ours):
                 found[other] = mine
         steps: list[tuple[tuple[str, int], str, int]] = []
         for other, mine in sorted(found.items()):
@@ -83,8 +88,8 @@ class VolatileValues:
         """Return whether a difference of two leaves need not be reported."""
         if path[0] == "headers":
             return path[1] == RUN_ID and self._run(ours, theirs)
-        if path == ("key", "payload", "id") and is_transaction(pair[1]):
-            return self._gtid(path, ours, theirs, pair)
+        if path == ("key", "payload", "id") and (is_transaction(pair[1]) or is_notification(pair[1])):
+            return self._id(path, ours, theirs, pair)
         if path[:2] != ("value", "payload") or len(path) < 3:
             return path[0] == "key" and self._row_value(path, ours, theirs, pair)
         if path[2] in _ROWS:
@@ -119,20 +124,40 @@ class VolatileValues:
         a, b = _GTID.fullmatch(ours), _GTID.fullmatch(theirs)
         if a is None or b is None or not self.uuids.holds(a[1], b[1]):
             return False
-        return a[3] == b[3] if not self.adhoc.marked else self._same_number(a[3], b[3])
+        if not self.adhoc.marked and not self.order.moved:
+            return a[3] == b[3]
+        return self._same_number(a[3], b[3])
+
+    def _id(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
+        if not is_notification(pair[1]):
+            return self._gtid(path, ours, theirs, pair)
+        one = may_be_one_id(str(ours), str(theirs))
+        return self.notifications.holds(str(ours), str(theirs)) if one is None else one
+
+    def _notified_at(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
+        if not (_ids(ours, theirs) and len(ours) == len(theirs) and is_notification(pair[1])):
+            return False
+        return all(w.holds(int(v) / 1000) for w, v in zip(self.windows, (ours, theirs), strict=True))
 
     def _same_number(self, ours: str, theirs: str) -> bool:
-        """Return whether two transactions are the same one, those of watermarks not counted."""
+        """Return whether two transactions are the same one, those of watermarks not counted, in the recorded order."""
         mine, other = (text.removeprefix(":") for text in (ours, theirs))
         if not (mine.isdigit() and other.isdigit()):
             return False
-        return self.adhoc.ours.transaction_index(int(mine)) == self.adhoc.theirs.transaction_index(int(other))
+        place = self.order.place(self.adhoc.ours.transaction_index(int(mine)))
+        return place == self.adhoc.theirs.transaction_index(int(other))
 
     def _position(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
         mine, other = position(pair[0]), position(pair[1])
         if other is not None and self.shifted.get(other) == mine:
             return True
-        return self.adhoc.marked and self.adhoc.same_position(*pair)
+        if not self.adhoc.marked and not self._is_between(pair[0]):
+            return False
+        place = self.order.place(self.adhoc.ours.transaction_index_of(pair[0]))
+        return place == self.adhoc.theirs.transaction_index_of(pair[1]) and self.adhoc.same_offset(*pair)
+
+    def _is_between(self, ours: Record) -> bool:
+        return self.adhoc.ours.transaction_index_of(ours) in self.order.between
 
     def _row_value(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
         sides = tuple(zip((ours, theirs), pair, strict=True))
@@ -140,7 +165,7 @@ class VolatileValues:
             return all(is_new_uuid(value, record) for value, record in sides) and self.row_uuids.holds(ours, theirs)
         schema = schema_of_pair(pair, path)
         name = str(schema.get("name")) if isinstance(schema, dict) else ""
-        return all(is_now(name, value, record) for value, record in sides)
+        return all(is_now(name, value, record, self.adhoc.zones.server) for value, record in sides)
 
 
 Rule = Callable[[VolatileValues, Path, Any, Any, tuple[Record, Record]], bool]
@@ -149,7 +174,8 @@ _RULES: dict[str, Rule] = {
     "server_id": VolatileValues._server_id,
     "thread": VolatileValues._thread,
     "gtid": VolatileValues._gtid,
-    "id": VolatileValues._gtid,
+    "id": VolatileValues._id,
+    "timestamp": VolatileValues._notified_at,
     "pos": VolatileValues._position,
     "file": VolatileValues._position,
 }
@@ -183,12 +209,6 @@ def _changes(steps: Sequence[tuple[tuple[str, int], str, int]]) -> Iterator[int]
             begins = distance == 0 or (before is None and distance == -_LONGER_SENTINEL)
             yield 0 if begins else _SHORTEST_EVENT
         before = file, distance
-
-
-def is_transaction(record: Record) -> bool:
-    """Return whether the record marks the begin or the end of a transaction."""
-    payload = record.payload
-    return isinstance(payload, dict) and "status" in payload and "event_count" in payload
 
 
 def transaction_number(text: str) -> str:

@@ -97,3 +97,21 @@ def test_the_stream_is_compared_in_order_all_the_same() -> None:
         "value.payload.source.file",
         "value.payload.source.pos",
     ]
+
+
+def test_a_blocking_snapshot_may_name_no_transaction_but_an_initial_one_of_ours_may_not_name_one() -> None:
+    none = {"snapshot": "true", "gtid": None, "thread": None, "server_id": 0}
+
+    def blocking(side: Side, number: int, **source: Any) -> str:
+        return side.event(number, 2, {"id": 2, "v": 0}, "r", **{"snapshot": "true", "thread": None, **source})
+
+    theirs = [*THEM.begin(), blocking(THEM, 11, **none)]
+    assert left([*US.begin(), blocking(US, 11)], theirs) == []
+    for wrong, paths in [
+        ({"server_id": None}, ["value.payload.source.server_id"]),
+        ({"thread": 4}, ["value.payload.source.thread"]),
+        # Nothing was changed up to this transaction: the read is the initial snapshot's.
+        ({"gtid": f"{OURS}:9"}, [f"value.payload.source.{name}" for name in ("server_id", "gtid")]),
+    ]:
+        with case(wrong):
+            assert left([*US.begin(), blocking(US, 11, **wrong)], theirs) == paths
