@@ -33,7 +33,13 @@ from airflow_provider_mysql_cdc.cdc.operate.check_setup import check_setup
 from airflow_provider_mysql_cdc.cdc.sink import topics
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, end_offsets, ensure_topics, existing_topics
+from airflow_provider_mysql_cdc.cdc.sink.topics import (
+    TopicSpec,
+    end_offsets,
+    ensure_topics,
+    existing_topics,
+    partition_counts,
+)
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 MOST_MS = 30_000
@@ -237,6 +243,30 @@ def test_a_short_transaction_timeout_holds_for_everything_that_a_job_opens(kafka
     left_open._kafka.producer.flush(10)
     state = ledger.read(fence_after_s=1)
     assert state is not None and state.plan is not None and state.plan.epoch == 3
+
+
+def test_topics_are_created_by_the_account_for_it(kafka: str, unique: str) -> None:
+    """That of the writers may write and read; admin.override.* names one that may create topics."""
+    allow(kafka, ResourceType.TOPIC, unique, AclOperation.DESCRIBE, AclOperation.READ, AclOperation.WRITE)
+    allow(kafka, ResourceType.TRANSACTIONAL_ID, unique, AclOperation.WRITE, AclOperation.DESCRIBE)
+    given = {
+        "topic.prefix": unique,
+        "database.hostname": "h",
+        "database.user": "u",
+        "ledger.topic": f"{unique}.ledger",
+        "schema.history.internal.kafka.topic": f"{unique}.history",
+        "transaction.timeout.ms": str(MOST_MS),
+        "topic.creation.default.replication.factor": "1",
+        **{f"kafka.{name}": value for name, value in account(kafka, "cdc", "word").items()},
+    }
+    root = {"admin.override.sasl.username": "admin", "admin.override.sasl.password": "root"}
+    with pytest.raises(SinkAuthorizationError), JobLedger(ConnectorConfig.from_properties(given)):
+        pass
+    with JobLedger(ConnectorConfig.from_properties(given | root)) as job:
+        job.create_topics({f"{unique}.t": TopicSpec(1, 1)})
+        job.begin(reset_plan(1, BinlogOffset("binlog.000001", 4), "a person"))
+    names = [f"{unique}.{name}" for name in ("ledger", "history", "t")]
+    assert partition_counts(make_admin(account(kafka, "cdc", "word")), names) == dict.fromkeys(names, 1)
 
 
 def documented_grants(prefix: str) -> list[AclBinding]:

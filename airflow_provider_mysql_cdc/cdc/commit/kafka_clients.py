@@ -41,4 +41,5 @@ def ledger(cfg: ConnectorConfig) -> Ledger:
         verified=cfg[F.TOPIC_SETTINGS_VERIFIED],
         transaction_timeout_ms=min(SHORT_TIMEOUT_MS, cfg[F.TRANSACTION_TIMEOUT_MS]),
         topic_settings=record_size_settings(cfg.kafka_settings(), cfg.topic_creation_settings()),
+        admin_settings=cfg.kafka_settings("admin"),
     )

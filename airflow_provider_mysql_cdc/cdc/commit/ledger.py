@@ -75,6 +75,7 @@ class Ledger:
         transaction_timeout_ms: Milliseconds after which the brokers end a transaction of the planner; they refuse more
             than their ``transaction.max.timeout.ms``.
         topic_settings: More settings of the topic when it has to be created.
+        admin_settings: Client settings for administration; None for the same.
     """
 
     def __init__(
@@ -87,9 +88,10 @@ class Ledger:
         verified: bool = False,
         transaction_timeout_ms: int = SHORT_TIMEOUT_MS,
         topic_settings: Mapping[str, str] | None = None,
+        admin_settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.topic = topic
-        self._settings = kafka_settings
+        self._settings, self._admin_settings = kafka_settings, admin_settings or kafka_settings
         self._prefix = prefix or topic
         self._replication, self._verified = replication, verified
         self._timeout_ms = transaction_timeout_ms
@@ -110,7 +112,7 @@ class Ledger:
         self._consumer.__exit__()
 
     def _admin(self) -> AdminClient:
-        return make_admin(self._settings)
+        return make_admin(self._admin_settings)
 
     def ensure(self) -> None:
         """Create the topic when it is missing; otherwise check that it keeps the last value of each key.

@@ -54,7 +54,7 @@ _KAFKA_SECTION = """
 | `producer.override.*` | the writers; connection and security settings serve all clients |
 | `admin.override.*` | topic creation |
 | `schema.history.internal.producer.*` | connection and security of all clients, where no other family sets it |
-| `schema.history.internal.consumer.*` | the same for reading and for topic creation |
+| `schema.history.internal.consumer.*` | the same for topic creation and for reading the schema history |
 | `signal.consumer.*` (or `signals.consumer.*`) | the consumer of signals, beside those that serve all clients |
 
 The writers gather batches of up to 1,000,000 bytes (`batch.size`) for 10 ms (`linger.ms`), or for a second while all

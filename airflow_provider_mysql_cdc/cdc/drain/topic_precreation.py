@@ -54,7 +54,7 @@ class TopicPrecreation:
         """
         if (topic_info := self._created.pop(topic, None)) is not None:
             return topic_info
-        admin = make_admin(self._cfg.kafka_settings())
+        admin = make_admin(self._cfg.kafka_settings("admin"))
         if topic not in self._expected_topics:
             self._single_creations += 1
             if self._single_creations >= self._list_after:

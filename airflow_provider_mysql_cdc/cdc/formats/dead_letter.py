@@ -75,7 +75,8 @@ class DeadLetterReporter:
             return
         if not self._topic_exists:
             replication, settings = self._cfg[F.TOPIC_CREATION_REPLICATION_FACTOR], self._cfg.topic_creation_settings()
-            ensure_topics(make_admin(self._cfg.kafka_settings()), {self._topic: TopicSpec(1, replication, settings)})
+            admin = make_admin(self._cfg.kafka_settings("admin"))
+            ensure_topics(admin, {self._topic: TopicSpec(1, replication, settings)})
             self._topic_exists = True
         self._produce(
             self._topic,

@@ -414,7 +414,8 @@ class JobLedger:
             specs: The topics, from ``required_topics``.
         """
         history = record_topics.history_topic_spec(self._cfg)
-        ensure_topics(make_admin(self._cfg.kafka_settings()), {**specs, self._cfg.history_topic: history})
+        admin = make_admin(self._cfg.kafka_settings("admin"))
+        ensure_topics(admin, {**specs, self._cfg.history_topic: history})
 
 
 def _batches(values: Iterable[tuple[str, dict[str, Any] | None]]) -> Iterator[list[tuple[str, dict[str, Any] | None]]]:

@@ -128,7 +128,7 @@ def _transactions(cluster: _Cluster) -> Iterator[Finding]:
 def _missing_topics(cluster: _Cluster) -> Iterator[Finding]:
     """Ask the brokers whether they would create the topics that do not exist (CreateTopics with validate_only)."""
     missing = {name: spec for name, spec in cluster.specs.items() if name not in cluster.topics}
-    for error in validate_topics(cluster.admin, missing):
+    for error in validate_topics(make_admin(cluster.cfg.kafka_settings("admin")), missing):
         yield error_finding(error)
 
 

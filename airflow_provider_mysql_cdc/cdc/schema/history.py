@@ -76,7 +76,7 @@ def require_history(cfg: ConnectorConfig) -> TopicInfo:
 def _require_history(cfg: ConnectorConfig) -> tuple[TopicInfo, bool]:
     """Check the history topic; return it, and whether earlier records were deleted (``history trim``)."""
     topic = cfg.history_topic
-    admin = make_admin(cfg.kafka_settings())
+    admin = make_admin(cfg.kafka_settings("consumer"))
     info = existing_topics(admin, [topic]).get(topic)
     if info is None:
         raise SchemaError("the schema history topic does not exist", where=f"topic {topic}", remedy=REBUILD_REMEDY)
@@ -120,7 +120,7 @@ def history_end(cfg: ConnectorConfig, described: TopicInfo | None = None) -> Top
     Raises:
         SinkError: Kafka cannot be reached.
     """
-    topic, admin = cfg.history_topic, make_admin(cfg.kafka_settings())
+    topic, admin = cfg.history_topic, make_admin(cfg.kafka_settings("consumer"))
     info = described or existing_topics(admin, [topic]).get(topic)
     return TopicEnd(None, 0) if info is None else TopicEnd(info.id, last_offsets(admin, topic, [0])[0])
 
@@ -140,7 +140,7 @@ def read_history(cfg: ConnectorConfig, first: int = 0, bases: Sequence[BinlogOff
             program's (TOPIC-08), or the records that describe ``bases`` were deleted.
         SinkError: Kafka cannot be read.
     """
-    settings, topic = cfg.kafka_settings(), cfg.history_topic
+    settings, topic = cfg.kafka_settings("consumer"), cfg.history_topic
     admin = make_admin(settings)
     info, is_trimmed = _require_history(cfg)
     if first or not bases:
@@ -181,7 +181,7 @@ def read_history_records(cfg: ConnectorConfig) -> Iterator[tuple[int, HistoryRec
         SchemaError: See ``read_history``.
         SinkError: Kafka cannot be read.
     """
-    settings, topic = cfg.kafka_settings(), cfg.history_topic
+    settings, topic = cfg.kafka_settings("consumer"), cfg.history_topic
     for record in read_topic_committed(settings, topic, admin=make_admin(settings), topic_info=require_history(cfg)):
         yield record.offset, _own_record(cfg, record)
 
@@ -211,7 +211,7 @@ def require_own_history(cfg: ConnectorConfig, *, sample: bool = False) -> None:
         StoredVersionError: A record is of another version.
         SinkError: Kafka cannot be read.
     """
-    topic, admin = cfg.history_topic, make_admin(cfg.kafka_settings())
+    topic, admin = cfg.history_topic, make_admin(cfg.kafka_settings("consumer"))
     info = existing_topics(admin, [topic]).get(topic)
     if info is None:
         return
@@ -233,7 +233,7 @@ def require_first_in_history(cfg: ConnectorConfig) -> None:
         SchemaError: The topic is another connector's or another program's (TOPIC-08).
         SinkError: Kafka cannot be read.
     """
-    topic, admin = cfg.history_topic, make_admin(cfg.kafka_settings())
+    topic, admin = cfg.history_topic, make_admin(cfg.kafka_settings("consumer"))
     info = existing_topics(admin, [topic]).get(topic)
     if info is not None:
         require_own_records(cfg, admin, info, sample=True)
@@ -250,7 +250,7 @@ def require_new_history(cfg: ConnectorConfig) -> None:
         SchemaError: The topic has records.
         SinkError: Kafka cannot be read.
     """
-    topic, settings = cfg.history_topic, cfg.kafka_settings()
+    topic, settings = cfg.history_topic, cfg.kafka_settings("consumer")
     admin = make_admin(settings)
     info = existing_topics(admin, [topic]).get(topic)
     if info is not None and any(True for _ in read_topic_committed(settings, topic, admin=admin, topic_info=info)):

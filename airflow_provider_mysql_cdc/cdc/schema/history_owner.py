@@ -48,7 +48,7 @@ def require_own_records(cfg: ConnectorConfig, admin: AdminClient, info: TopicInf
     if sample:
         records = _sampled(cfg, admin, info)
     else:
-        records = read_topic_committed(cfg.kafka_settings(), cfg.history_topic, admin=admin, topic_info=info)
+        records = read_topic_committed(cfg.kafka_settings("consumer"), cfg.history_topic, admin=admin, topic_info=info)
     for record in records:
         require_own_record(cfg, record)
 
@@ -67,7 +67,7 @@ def require_first_among_open(cfg: ConnectorConfig, admin: AdminClient, info: Top
         SchemaError: Another connector or program is writing into the topic (TOPIC-08).
         SinkError: Kafka cannot be read.
     """
-    topic, settings = cfg.history_topic, cfg.kafka_settings()
+    topic, settings = cfg.history_topic, cfg.kafka_settings("consumer")
     stable_end = end_offsets(admin, topic, [0], stable=True)[0][1]
     bounds = {0: (stable_end, end_offsets(admin, topic, [0])[0][1])}
     try:
@@ -93,7 +93,7 @@ def begins_with_description(cfg: ConnectorConfig, first: int, info: TopicInfo) -
     bounds, where = {0: (first, first + 1)}, f"topic {cfg.history_topic}, offset {first}"
     try:
         records = read_between(
-            cfg.kafka_settings(), cfg.history_topic, bounds, timeout_s=_SAMPLE_TIMEOUT_S, topic_id=info.id
+            cfg.kafka_settings("consumer"), cfg.history_topic, bounds, timeout_s=_SAMPLE_TIMEOUT_S, topic_id=info.id
         )
         record = next(iter(records), None)
         return record is not None and HistoryRecord.from_bytes(record.value or b"", where).starts_description
@@ -149,7 +149,7 @@ def _members(value: bytes | None) -> Mapping[str, Any] | None:
 
 def _sampled(cfg: ConnectorConfig, admin: AdminClient, info: TopicInfo) -> Iterator[TopicRecord]:
     """Yield records of the beginning and the end; records that an open transaction hides are read by the batch."""
-    topic, settings = cfg.history_topic, cfg.kafka_settings()
+    topic, settings = cfg.history_topic, cfg.kafka_settings("consumer")
     bounds = end_offsets(admin, topic, range(info.partitions), stable=True)
     heads = {p: (first, min(end, first + SAMPLE_RECORDS)) for p, (first, end) in bounds.items()}
     tails = {p: (max(heads[p][1], end - SAMPLE_RECORDS), end) for p, (_, end) in bounds.items()}
