@@ -408,7 +408,7 @@ def registry_settings(get: Lookup, part: ConverterPart) -> RegistrySettings | No
     in_url = next((account for _, account in urls if account), None)
     return RegistrySettings(
         url=",".join(url for url, _ in urls),
-        user_info=get[converter.user_info] or (Secret(in_url) if in_url else None),
+        user_info=_account(get, converter, Secret(in_url) if in_url else None),
         token=get[converter.token],
         cluster=get[converter.cluster],
         pool=get[converter.pool],
@@ -426,6 +426,13 @@ def registry_settings(get: Lookup, part: ConverterPart) -> RegistrySettings | No
         normalize=get[converter.normalize],
         guids_for=converter.ids.name if get[converter.ids] == HEADER_ID_SERIALIZER else "",
     )
+
+
+def _account(get: Lookup, converter: ConverterFields, in_url: Secret | None) -> Secret | None:
+    """Return the account: that of the source that was named, else whichever was given."""
+    if in_url is not None and get.is_set(converter.auth_source) and get[converter.auth_source] == "URL":
+        return in_url
+    return get[converter.user_info] or in_url
 
 
 def _oauth_client(get: Lookup, converter: ConverterFields) -> OAuthClient | None:
