@@ -54,7 +54,7 @@ NAME: Field[str] = Field(
     "name",
     parse_value.text,
     "",
-    "Connector name, as in a Kafka Connect configuration; used in messages only.",
+    "Connector name, as in a Kafka Connect configuration; it has no effect: `topic.prefix` names the stream.",
     Group.CONNECTOR,
     derive=lambda get: get[TOPIC_PREFIX],
     derived_from="`topic.prefix`",
