@@ -34,8 +34,10 @@ class SchemaTexts:
         self._guids = guids
         self.texts: dict[str, str] = {}
         self.asked: list[str] = []
+        self.subjects: list[str] = []
 
     def id_of(self, part: str, subject: str, text: str, about: str) -> SchemaId:
+        self.subjects.append(subject)
         for known, old in self.texts.items():
             if old == text:
                 return SchemaId(1, known) if self._guids else SchemaId(int(known))
@@ -51,13 +53,13 @@ class SchemaTexts:
 
 class _Sink:
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.records: list[tuple[str, Record]] = []
 
     def produce(self, topic: str, key: Any, value: Any, partition: int, headers: Any) -> None:
-        self.records.append((key, value, list(headers)))
+        self.records.append((topic, (key, value, list(headers))))
 
     def produce_all(self, topic: str, records: Sequence[Any], headers: Any) -> None:
-        self.records += [(key, value, list(headers)) for key, value, *_ in records]
+        self.records += [(topic, (key, value, list(headers))) for key, value, *_ in records]
 
 
 class TableRecords:
@@ -101,9 +103,15 @@ class TableRecords:
 
     def row(self, *values: str | bytes | None) -> Record:
         """Return the record of a row, given the values that SELECT returns."""
+        ((_, record),) = self.rows(*values)
+        return record
+
+    def rows(self, *values: str | bytes | None) -> list[tuple[str, Record]]:
+        """Return what is written of a row with its topics: its record, or a dead letter, or nothing."""
         texts = [value.encode() if isinstance(value, str) else value for value in values]
         self._emitter.emit_row(packet(*texts), "true")
-        return self._sink.records.pop()
+        written, self._sink.records = self._sink.records, []
+        return written
 
     def event(self, key: dict[str, Any] | None, **members: Any) -> Record:
         """Return the record of an event, whose members are given as JsonConverter writes them."""

@@ -71,7 +71,7 @@ def test_heartbeats_are_for_those_who_ask_in_the_topic_that_they_name() -> None:
     assert side_topics(named)[1] == heartbeat(named)[0] == "hb.p"
 
 
-@pytest.mark.req("TXN-01", "TXN-06", "CFG-71")
+@pytest.mark.req("TXN-06", "CFG-71")
 def test_transactions_are_for_those_who_ask_in_the_topic_that_they_name() -> None:
     assert side_topics(config(provide__transaction__metadata="true")) == ("p", "p.transaction")
     assert side_topics(config(provide__transaction__metadata="true", topic__transaction="tx")) == ("p", "p.tx")
