@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pymysql
@@ -15,16 +17,22 @@ from kit.table_rig import FLAT
 from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.session import SESSION_VARIABLES
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourceError
+from airflow_provider_mysql_cdc.cdc.incremental import window_task
 from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import find_bound
+from airflow_provider_mysql_cdc.cdc.incremental.window_operations import ReadyReply, WindowStart
+from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import captured_state
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables, read_definitions
+from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_task
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import chunk_condition
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import OpenedView, ViewReply
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
 
 GRANTS = "SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT, LOCK TABLES"
@@ -134,3 +142,28 @@ def test_a_limit_of_rows_cuts_no_snapshot_and_no_list_of_tables(
         assert len(compacted(pipeline.records(table))) == count
     at = {payload(r.value)["after"]["at"] for r in pipeline.records("aa")}
     assert "2026-01-01T05:00:00Z" in at
+
+
+@pytest.mark.req("FAULT-22", "SETUP-24")
+def test_views_outlive_the_idle_time_of_the_server(server: PrivateServer) -> None:
+    """Those of a snapshot, and those of a window or a verification: a task may wait long for its next key range."""
+    cfg = ConnectorConfig.from_properties(account(server) | {"topic.prefix": "p", "kafka.bootstrap.servers": "k:1"})
+    opened = ViewReply(OpenedView(BinlogOffset("binlog.000001", 4), 0))
+
+    def channel(point: BarrierPoint[Any], reply: Any) -> Any:
+        return SimpleNamespace(call=lambda operation, arrival: reply if arrival.point == point.name else None)
+
+    with server.connect() as root:
+        execute(root, "SET GLOBAL wait_timeout = 1")
+        try:
+            with connect(cfg.connection_settings()) as one, connect(cfg.connection_settings()) as other:
+                window = ReadyReply(WindowStart((), BinlogOffset("binlog.000001", 4), None, answering_server(root)))
+                assert (
+                    snapshot_task._join_view(one, channel(snapshot_task.OPENED, opened), [TableId("shop", "aa")])
+                    == opened.view
+                )
+                assert window_task.open_window_view(other, channel(window_task.READY, window), frozenset()) is not None
+                time.sleep(2.5)
+                assert [fetch_all(conn, "SELECT COUNT(*) FROM shop.aa") for conn in (one, other)] == [[(50,)]] * 2
+        finally:
+            execute(root, "SET GLOBAL wait_timeout = DEFAULT")
