@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-from kit import native_identity, tiers  # noqa: E402
+from kit import cut_setting, native_identity, tiers  # noqa: E402
 
 from airflow_provider_mysql_cdc.cdc.decode import native_kernel  # noqa: E402
 
@@ -41,6 +41,9 @@ gc.set_threshold(10_000)
 NATIVE = native_kernel.kernel().module is not None
 if NATIVE:
     native_identity.watch()
+
+if CUT := os.environ.get(cut_setting.VARIABLE, ""):
+    cut_setting.cut_setting(CUT)
 
 QUICK = ("unit", "golden", "property")
 # What takes longest comes first, so that no worker is left alone with it at the end; measured, in seconds.

@@ -9,7 +9,9 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+from mutatelib import settings
 from mutatelib.mutant import REPOSITORY, Mutant, load
 from mutatelib.requirement_draw import draw, marked_tests
 from mutatelib.run import SERVER_S, copied_checkout, run_tests, try_mutant
@@ -25,6 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{requirement}: {' '.join(tests)}")
         return 0
     try:
+        if options.settings:
+            return _report(_cut_settings(options))
         mutants = [m for m in load() if _chosen(options, m)]
         with _stack(any(not m.quick for m in mutants)):
             return _run(mutants)
@@ -46,6 +50,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     which.add_argument("--servers", action="store_true", help="only mutants whose tests need servers")
     parser.add_argument("--only", default="", metavar="TEXT", help="only mutants with TEXT in file, effect or test")
     parser.add_argument("--row", type=int, metavar="N", help="only mutants of this row of docs/fixed-faults.md")
+    parser.add_argument("--settings", action="store_true", help="cut each property of tests/effects.toml off instead")
     parser.add_argument("--draw", type=int, metavar="N", help="only name N requirements by chance, with their tests")
     parser.add_argument("--seed", type=int, default=1, help="of the drawing (1)")
     return parser.parse_args(arguments)
@@ -81,14 +86,32 @@ def _run(mutants: Sequence[Mutant]) -> int:
         code, output = run_tests(root, tests, SERVER_S * 4)
         if code:
             raise ValueError(f"without a mutant, pytest ends with {code}:\n{output[-3000:]}")
-        found = Counter[str]()
-        for mutant in mutants:
-            verdict, why = try_mutant(root, mutant)
-            found[verdict] += 1
-            print(f"{found.total()}/{len(mutants)} {verdict}: {mutant.file}: {mutant.breaks} ({why})", flush=True)
-            if verdict != "killed":
-                print(f"  row {mutant.rows}, {mutant.test}: {mutant.out!r} -> {mutant.put!r}", flush=True)
-    spent = os.times()
+        return _report(_try_each(root, mutants))
+
+
+def _try_each(root: Path, mutants: Sequence[Mutant]) -> Iterator[str]:
+    for number, mutant in enumerate(mutants, 1):
+        verdict, why = try_mutant(root, mutant)
+        print(f"{number}/{len(mutants)} {verdict}: {mutant.file}: {mutant.breaks} ({why})", flush=True)
+        if verdict != "killed":
+            print(f"  row {mutant.rows}, {mutant.test}: {mutant.out!r} -> {mutant.put!r}", flush=True)
+        yield verdict
+
+
+def _cut_settings(options: argparse.Namespace) -> Iterator[str]:
+    wanted = {
+        name: test
+        for name, test in settings.effects().items()
+        if not (options.servers if settings.is_quick(test) else options.quick) and options.only in f"{name} {test}"
+    }
+    with _stack(not all(map(settings.is_quick, wanted.values()))):
+        for number, (name, verdict, why) in enumerate(settings.cut_each(wanted), 1):
+            print(f"{number}/{len(wanted)} {verdict}: {name} ({why})", flush=True)
+            yield verdict
+
+
+def _report(verdicts: Iterator[str]) -> int:
+    found, spent = Counter(verdicts), os.times()
     print(
         f"{', '.join(f'{count} {verdict}' for verdict, count in found.items())}; "
         f"CPU {spent.children_user + spent.children_system:.0f} s"

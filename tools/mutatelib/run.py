@@ -9,9 +9,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
+from types import MappingProxyType
 from typing import Literal
 
 from mutatelib.mutant import PACKAGE, REPOSITORY, Mutant
@@ -22,6 +23,7 @@ Verdict = Literal["killed", "survived", "does not apply", "not judged"]
 _PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line")
 _TIMEOUT = "from pytest-timeout"
 _serial = itertools.count(1)
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 
 @contextlib.contextmanager
@@ -55,7 +57,7 @@ def try_mutant(root: Path, mutant: Mutant, limit_s: float | None = None) -> tupl
     text = path.read_text(encoding="utf-8")
     try:
         _write(path, changed)
-        return _judge(*run_tests(root, [mutant.test], limit_s or (QUICK_S if mutant.quick else SERVER_S), "-x"))
+        return judge(*run_tests(root, [mutant.test], limit_s or (QUICK_S if mutant.quick else SERVER_S), "-x"))
     finally:
         _write(path, text)
 
@@ -66,7 +68,13 @@ def _write(path: Path, text: str) -> None:
     os.utime(path, (next(_serial), next(_serial)))
 
 
-def _judge(code: int | None, output: str) -> tuple[Verdict, str]:
+def judge(code: int | None, output: str) -> tuple[Verdict, str]:
+    """Return the verdict on a mutant, and what led to it.
+
+    Args:
+        code: From ``run_tests``.
+        output: From ``run_tests``.
+    """
     lines = output.splitlines()
     if code == 0:
         return "survived", lines[-1]
@@ -77,7 +85,9 @@ def _judge(code: int | None, output: str) -> tuple[Verdict, str]:
     return "not judged", f"pytest ended with {code}: {' / '.join(lines[-4:])}"
 
 
-def run_tests(root: Path, tests: Sequence[str], limit_s: float, *options: str) -> tuple[int | None, str]:
+def run_tests(
+    root: Path, tests: Sequence[str], limit_s: float, *options: str, environment: Mapping[str, str] = NO_VARIABLES
+) -> tuple[int | None, str]:
     """Return pytest's exit code, None when the time was over, and what it printed.
 
     Args:
@@ -85,13 +95,14 @@ def run_tests(root: Path, tests: Sequence[str], limit_s: float, *options: str) -
         tests: Tests, relative to ``tests``.
         limit_s: Seconds after which they are ended with whatever they have started in their session.
         options: Further options of pytest.
+        environment: Further variables of its environment.
     """
     stack_dir = os.environ.get("MYSQL_CDC_STACK_DIR", str(REPOSITORY / ".stack"))
     with TemporaryFile("w+", errors="replace") as output:
         process = subprocess.Popen(
             [sys.executable, *_PYTEST, f"--timeout={limit_s / 2:.0f}", *options, *(f"tests/{test}" for test in tests)],
             cwd=root,
-            env=os.environ | {"PYTHONPATH": str(root), "MYSQL_CDC_STACK_DIR": stack_dir},
+            env=os.environ | {"PYTHONPATH": str(root), "MYSQL_CDC_STACK_DIR": stack_dir, **environment},
             stdout=output,
             stderr=output,
             start_new_session=True,
