@@ -40,7 +40,7 @@ from airflow_provider_mysql_cdc.cdc.incremental import drain_job, moved_scans
 from airflow_provider_mysql_cdc.cdc.job import job_ledger, living_stage, run_lock, stage_runner, topic_guard
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint, TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, TaskHandler, TaskOperation
-from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
@@ -355,7 +355,7 @@ def _outside(patch: pytest.MonkeyPatch) -> None:
 def _search(_: Any, conn: Any, *given: Any) -> Any:
     """Stand in for the search of a binlog, whose events the model does not have."""
     place, search = ModelRangeWriter.world.source.place_of(conn, *given)
-    return failover._Search(place, place, search, None, {})
+    return failover._Search(place, place, search, None, {}, GtidSet())
 
 
 def _with_gtids(conn: Any, _: Any, offset: BinlogOffset) -> BinlogOffset:

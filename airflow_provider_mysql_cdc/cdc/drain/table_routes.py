@@ -279,7 +279,7 @@ class TableRoutes:
         table = state.tables.get(table_id)
         share = self._shares.ensure_share(table_id)
         # Transaction metadata counts the rows of all captured tables.
-        is_written = share.assigned or cfg[F.PROVIDE_TRANSACTION_METADATA]
+        is_written = bool(share.assigned) or cfg[F.PROVIDE_TRANSACTION_METADATA]
         if table is not None and (is_written or self._window_keys is not None) and self._waits_for_structure(table_map):
             error = unknown_structure_error(table_id, event.where(), self._skipped[table_id])
             self._on_refused(error)

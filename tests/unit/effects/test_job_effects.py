@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,6 +50,7 @@ def chunk_rows(patch: Patch, cfg: ConnectorConfig) -> Any:
     patch.setattr(snapshot_driver, "split_table", lambda conn, table, rows, single_chunk: sizes.append(rows) or [])
     patch.setattr(snapshot_driver, "check_override", lambda *given: None)
     driver = SimpleNamespace(cfg=cfg)
+    driver._reads = partial(snapshot_driver._SnapshotDriver._reads, driver)
     snapshot_driver._SnapshotDriver._plan_chunks(driver, None, {T.id: T}, {})  # type: ignore[arg-type]
     return sum(sizes)
 
