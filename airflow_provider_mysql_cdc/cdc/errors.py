@@ -42,7 +42,8 @@
         ├── StoredVersionError      a stored record has a version that this package does not read
         ├── NoOffsetError           nothing to start from
         ├── StreamsFailedError      streams of a fleet failed, each with an error of its own
-        └── DifferencesFoundError   a verification found topics that differ from their tables
+        ├── DifferencesFoundError   a verification found topics that differ from their tables
+        └── NotJudgedError          a verification could not judge tables, or some of their rows
 """
 
 from __future__ import annotations
@@ -390,6 +391,12 @@ class DifferencesFoundError(StateError):
     """A verification that has to fail on differences found topics that differ from their tables."""
 
     advice = "Find out what changed the rows or records; repair them with mysql_cdc_verify (a dry run first)."
+
+
+class NotJudgedError(StateError):
+    """A verification that has to fail on it could not judge tables, or some of their rows."""
+
+    advice = "Remove the cause that the message names, or read the tables again, and run mysql_cdc_verify again."
 
 
 def _tree(base: type[CdcError]) -> list[type[CdcError]]:

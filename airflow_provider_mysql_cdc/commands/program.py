@@ -49,7 +49,10 @@ def command_line() -> argparse.ArgumentParser:
     status.add_arguments(commands.add_parser("status", help=text, description=text))
     text = "Show the captured tables of a stream that were never read, or dismiss them."
     unread.add_arguments(commands.add_parser("unread", help=text, description=text))
-    text = "Print the report of the last verification of a stream: whether its topics equal their tables."
+    text = (
+        "Print the last verdict about each table of a stream: whether its topic equals it. Exit code: 0 equal, "
+        "1 differences are left, 3 something was not judged."
+    )
     verify.add_arguments(commands.add_parser("verify", help=text, description=text))
     text = "Pack the Python environment of Spark's drivers and executors, without Airflow."
     __main__.add_arguments(commands.add_parser("environment", help=text, description=text))
@@ -62,6 +65,8 @@ def command_line() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code: 0 for success, 1 for a named error, 2 for a wrong command line.
+
+    ``verify`` returns 3 where something could not be judged.
 
     Args:
         argv: Command line without the program's name; None uses the process's.

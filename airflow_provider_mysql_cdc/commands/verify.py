@@ -1,4 +1,4 @@
-"""``mysql-cdc verify``: the last verification of a stream, as the ledger has it.
+"""``mysql-cdc verify``: the last verdict about each table of a stream, as the ledger has it.
 
 It starts none: the Spark job needs Airflow's offset store, connections and Spark settings. From a shell,
 ``airflow dags trigger mysql_cdc_verify`` starts one. Airflow is imported only when a connection is used.
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
-from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import differences_error, last_verification
+from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import NOT_JUDGED_EXIT, exit_code, last_verification
 from airflow_provider_mysql_cdc.cdc.verify.report_html import report_html
 from airflow_provider_mysql_cdc.cdc.verify.report_text import report_text
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, out: TextIO) -> int:
-    """Print the report of the last verification; return 1 if differences are left, or nothing was verified.
+    """Print the report of the last verdicts; return 1 if differences are left, 3 if something was not judged.
 
     Args:
         arguments: The parsed command line.
@@ -56,6 +56,6 @@ def run(arguments: argparse.Namespace, out: TextIO) -> int:
             "airflow dags trigger mysql_cdc_verify",
             file=sys.stderr,
         )
-        return 1
+        return NOT_JUDGED_EXIT
     out.write(REPORTS[arguments.format](result))
-    return 1 if differences_error(result) else 0
+    return exit_code(result)

@@ -126,9 +126,16 @@ def add_verification_event(context: Any, cfg: ConnectorConfig, alias: AssetAlias
     """
     settings = cfg.servers()[0]
     uri = verification_uri(settings.host, cfg.topic_prefix, settings.port)
-    different = [table for table, counts in summary["tables"].items() if counts["findings"]]
+    by_verdict: dict[str, list[str]] = {"different": [], "not judged": []}
+    for table, counts in summary["tables"].items():
+        by_verdict.setdefault(counts["verdict"], []).append(table)
     totals = {name: value for name, value in summary.items() if name not in ("tables", "tables_omitted")}
-    extra = {"stream": cfg.topic_prefix, **totals, "different": different[:MAX_EVENT_TABLES]}
+    extra = {
+        "stream": cfg.topic_prefix,
+        **totals,
+        "different": by_verdict["different"][:MAX_EVENT_TABLES],
+        "not_judged": by_verdict["not judged"][:MAX_EVENT_TABLES],
+    }
     add_asset_event(context, alias, uri, extra)
 
 

@@ -169,7 +169,7 @@ def verified_datasets(
     datasets = {(dataset.namespace, dataset.name): dataset for dataset in drained}
     assertions: dict[str, list[data_quality_assertions_dataset.Assertion]] = defaultdict(list)
     for name, verdict in summary["tables"].items():
-        if not verdict["compared"]:
+        if verdict["verdict"] == "not judged":
             continue
         datasets.setdefault((mysql_namespace(cfg), name), InputDataset(mysql_namespace(cfg), name))
         found = ", ".join(f"{count} {kind}" for kind, count in verdict["findings"].items())

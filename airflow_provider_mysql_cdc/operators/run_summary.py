@@ -48,10 +48,12 @@ def _verification(verification: Mapping[str, Any]) -> str:
     if not verification:
         return ""
     compared, different = verification.get("tables_compared", 0), verification.get("tables_different", 0)
-    unread = verification.get("tables_not_compared", 0)
+    unread, unjudged = (verification.get(f"tables_not_{what}", 0) for what in ("compared", "judged"))
     of = _number(compared, "table was", "tables were")
     differ = f"{different:,} of them {'differs' if different == 1 else 'differ'}" if different else "none differs"
-    return f"{of} compared; {differ}." + (f" {_number(unread, 'table was', 'tables were')} not." if unread else "")
+    left_out = f" {_number(unread, 'table was', 'tables were')} not." if unread else ""
+    in_part = f" {unjudged - unread:,} could not be judged in full." if unjudged > unread else ""
+    return f"{of} compared; {differ}.{left_out}{in_part}"
 
 
 def _place(offset: Mapping[str, Any]) -> str:

@@ -61,7 +61,7 @@ def _checked_request(task: MySqlCdcVerifyOperator, run: JobRun) -> VerifyRequest
     """Check the arguments before anything connects."""
     from airflow_provider_mysql_cdc.cdc.operate.verify_arguments import parse_request
 
-    parse_bool(task.fail_on_difference, "fail_on_difference")
+    _failing(task)
     if task.report_dir:
         require_report_folder(task.report_dir)
     return parse_request(
@@ -75,6 +75,14 @@ def _checked_request(task: MySqlCdcVerifyOperator, run: JobRun) -> VerifyRequest
     )
 
 
+def _failing(task: MySqlCdcVerifyOperator) -> tuple[bool, bool]:
+    """Return whether the task fails on differences, and whether on what was not judged."""
+    on_difference = parse_bool(task.fail_on_difference, "fail_on_difference")
+    if task.fail_on_not_judged is None:
+        return on_difference, on_difference
+    return on_difference, parse_bool(task.fail_on_not_judged, "fail_on_not_judged")
+
+
 def report_verification(task: MySqlCdcVerifyOperator, run: JobRun, result: dict[str, Any]) -> dict[str, Any]:
     """Read the verdicts of a job that has ended, write the reports, and return the task's result with their counts.
 
@@ -84,10 +92,11 @@ def report_verification(task: MySqlCdcVerifyOperator, run: JobRun, result: dict[
         result: The result of the drain before the comparison.
 
     Raises:
-        TaskFailedError: Differences are left, and the task is to fail on them.
+        TaskFailedError: Differences are left, or something was not judged, and the task is to fail on it.
     """
     from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import (
         differences_error,
+        not_judged_error,
         verification_of_run,
         verify_summary,
     )
@@ -97,7 +106,10 @@ def report_verification(task: MySqlCdcVerifyOperator, run: JobRun, result: dict[
     run.log("%s", report_text(verification))
     summary = verify_summary(verification)
     complete = result | {"verification": summary}
-    error = differences_error(verification) if parse_bool(task.fail_on_difference, "fail_on_difference") else None
+    on_difference, on_not_judged = _failing(task)
+    error = (differences_error(verification) if on_difference else None) or (
+        not_judged_error(verification) if on_not_judged else None
+    )
     if error is not None:
         # Airflow stores what a task returns, and a task that fails returns nothing.
         run.context["ti"].xcom_push(key="return_value", value=complete)
@@ -132,8 +144,9 @@ class MySqlCdcVerifyOperator(MySqlCdcSparkOperator):
             deletes without a tombstone. (templated)
         checksums: Whether the server adds up checksums of rows, where records allow it; otherwise all rows are encoded
             and compared one by one. (templated)
-        fail_on_difference: Whether the task fails when differences are left, or a table could not be read.
-            (templated)
+        fail_on_difference: Whether the task fails when differences are left. (templated)
+        fail_on_not_judged: Whether the task fails when a table, or rows of it, could not be judged; None means as
+            ``fail_on_difference``. (templated)
         replica_conn_id: Connection of type ``mysql_cdc`` to a replica of the source; the rows of tables are read there,
             with the account of that connection. None reads the source. The author of the DAG chooses it, never a run.
             (templated)
@@ -157,6 +170,7 @@ class MySqlCdcVerifyOperator(MySqlCdcSparkOperator):
         "history",
         "checksums",
         "fail_on_difference",
+        "fail_on_not_judged",
         "report_dir",
         "replica_conn_id",
     )
@@ -178,6 +192,7 @@ class MySqlCdcVerifyOperator(MySqlCdcSparkOperator):
         history: bool | str = False,
         checksums: bool | str = True,
         fail_on_difference: bool | str = False,
+        fail_on_not_judged: bool | str | None = None,
         report_dir: str | None = None,
         replica_conn_id: str | None = None,
         **kwargs: Any,
@@ -192,5 +207,6 @@ class MySqlCdcVerifyOperator(MySqlCdcSparkOperator):
         self.history = history
         self.checksums = checksums
         self.fail_on_difference = fail_on_difference
+        self.fail_on_not_judged = fail_on_not_judged
         self.report_dir = report_dir
         self.replica_conn_id = replica_conn_id

@@ -67,8 +67,8 @@ def verify_params() -> dict[str, Param]:
             False,
             type=["boolean", "null"],
             title="Fail on differences",
-            description="Fail the task if differences are left or a table could not be read; otherwise it succeeds, "
-            "and its result has the counts.",
+            description="Fail the task if differences are left, or a table or rows of it could not be judged; "
+            "otherwise it succeeds, and its result has the counts.",
         ),
     }
 

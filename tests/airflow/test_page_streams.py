@@ -150,7 +150,7 @@ def test_scans_signals_and_a_verdict_are_shown(api: TestClient, pipeline: Pipeli
     assert [r["verdict"] for r in report["requests"]] == ["accepted"]
     pipeline.verify()
     verification = shown(api)["reading"]["report"]["verification"]
-    assert (verification["clean"], verification["tables"], verification["rows"]) == (True, 1, 5)
+    assert (verification["verdict"], verification["tables"], verification["rows"]) == ("equal", 1, 5)
     (row,) = (r for r in shown(api, "/tables")["tables"] if r["table"] == f"{database}.t")
     assert row["verdict"] == "equal"
 

@@ -42,6 +42,14 @@ OFFSET = {"file": "binlog.000002", "pos": 157}
             {"counts": {}, "verification": {"tables_compared": 1, "tables_different": 0, "tables_not_compared": 0}},
             "Nothing was written. 1 table was compared; none differs.",
         ),
+        (
+            {
+                "counts": {},
+                "verification": {"tables_compared": 2, "tables_not_compared": 1, "tables_not_judged": 2},
+            },
+            "Nothing was written. 2 tables were compared; none differs. 1 table was not. "
+            "1 could not be judged in full.",
+        ),
     ],
 )
 def test_a_result_in_a_sentence(result: dict[str, Any], told: str) -> None:

@@ -16,6 +16,7 @@ from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import TaskDeferred
 from airflow_home import run_dag
 from fakes import FakeOutcome, FakePipeline, FakeSubmit, connections, install
+from kit.cases import for_each
 from kit.verify_results import CUSTOMERS, ORDERS, verify_result
 
 from airflow_provider_mysql_cdc.assets.mysql_cdc import verification_asset, verification_uri
@@ -118,6 +119,7 @@ def test_it_ships_the_request_reports_and_returns_counts(
         "repaired": {},
         "not_judged": 0,
         "compared": True,
+        "verdict": "equal",
     }
     assert "s3cret" not in json.dumps(result) and "new" not in json.dumps(result), "a result has no values"
     log = log_of(capfd)
@@ -155,6 +157,29 @@ def test_differences_fail_the_task_where_that_is_wanted(
 def test_a_task_succeeds_where_nothing_is_left(fakes: Any, verdicts: Verdicts, run: Run, repaired: bool) -> None:
     verdicts.tables = (replace(ORDERS, repaired=ORDERS.findings) if repaired else CUSTOMERS,)
     assert run(fail_on_difference=True, repair="yes").state == "success"
+
+
+@for_each(
+    ("arguments", "state"),
+    [
+        ({}, "success"),
+        ({"fail_on_difference": True}, "failed"),
+        ({"fail_on_not_judged": "True"}, "failed"),
+        ({"fail_on_difference": True, "fail_on_not_judged": False}, "success"),
+    ],
+)
+def test_what_was_not_judged_fails_the_task_where_that_is_wanted(
+    fakes: Any, verdicts: Verdicts, run: Run, arguments: dict[str, Any], state: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    verdicts.tables = (CUSTOMERS, replace(CUSTOMERS, table="shop.gone", unknown=("retention",), unjudged=3))
+    ti = run(**arguments)
+    assert ti.state == state, arguments
+    log = log_of(capfd)
+    assert "1 of 2 tables of s could not be judged in full; every other topic equals its table." in log, arguments
+    assert ("NotJudgedError: 1 of 2 tables could not be judged in full." in log) is (state == "failed"), arguments
+    if state == "success":
+        extra = events(ti.run_id)[URI]
+        assert (extra["verdict"], extra["different"], extra["not_judged"]) == ("not judged", [], ["shop.gone"])
 
 
 def test_while_another_run_is_active_the_task_is_skipped_and_says_so(

@@ -87,8 +87,7 @@ def test_every_format(root: Any, properties: dict[str, str], database: str, regi
     log = verdict(result, "log")
     assert not log.findings and "events of an earlier structure" in log.unknown[0]
     orders = verdict(result, "orders")
-    assert orders.equal and not orders.columns, orders
-    assert (orders.rows, orders.partial_rows) == (30, 29)
+    assert orders.clean and (orders.rows, orders.partial_rows) == (30, 0), orders
     execute(root, "SET sql_log_bin = 0", f"UPDATE `{database}`.orders SET price = 77, n = -1 WHERE id = 3",
             f"UPDATE `{database}`.orders SET j = '[]', data = X'aa' WHERE id = 2", "SET sql_log_bin = 1")  # fmt: skip
     orders = verdict(pipeline.verify(), "orders")

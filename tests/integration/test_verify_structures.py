@@ -69,8 +69,10 @@ def test_without_schemas_unchanged_rows_of_a_changed_type_are_no_differences(
         execute(root, f"INSERT INTO {name} VALUES (6, {value}, 6)", f"ALTER TABLE {name} MODIFY v {after}")
         execute(root, f"INSERT INTO {name} VALUES (7, {value}, 7)", f"UPDATE {name} SET w = 99 WHERE id < 2")
     result = pipeline.verify(HISTORY)
-    others = [(modified[n], v.findings, v.examples[:3]) for n, v in enumerate(result.tables) if not v.clean]
-    assert others == [] and len(result.tables) == len(tables)
+    others = [(modified[n], v.verdict, v.findings, v.examples[:3]) for n, v in enumerate(result.tables) if not v.clean]
+    # Text and bytes are not known to stand for the same.
+    expected = [(each, "not judged", {}, ()) for each in modified if each[0] == "VARCHAR(20)" and "BINARY" in each[2]]
+    assert others == expected and len(result.tables) == len(tables)
     execute(root, UNLOGGED, *(f"UPDATE `{database}`.{t} SET v = NULL WHERE id IN (0, 3)" for t in tables), LOGGED)
     result = pipeline.verify()
     for table, each in tables.items():

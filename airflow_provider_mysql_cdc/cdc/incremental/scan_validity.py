@@ -2,9 +2,9 @@
 
 A cursor means that all rows up to a key are published. That is no longer true if another table got the name, if rows
 were added without row events (EXCHANGE PARTITION, IMPORT TABLESPACE), if columns or the primary key were changed
-otherwise than by a column at the end (values may change without row events), if the stream was moved, or if the
-configuration now gives records another key, value or topic. Then the scan restarts, so that rows are published twice
-rather than never.
+otherwise than by a column at the end whose value its definition says (values may change without row events), if the
+stream was moved, or if the configuration now gives records another key, value or topic. Then the scan restarts, so that
+rows are published twice rather than never.
 """
 
 from __future__ import annotations

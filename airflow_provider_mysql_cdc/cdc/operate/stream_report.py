@@ -21,6 +21,8 @@ from airflow_provider_mysql_cdc.cdc.model.stored_record import as_members, recor
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import StreamStatus
 from airflow_provider_mysql_cdc.cdc.signals.signal import pending_signals
 from airflow_provider_mysql_cdc.cdc.signals.table_names import entry_for
+from airflow_provider_mysql_cdc.cdc.verify.verdict_records import counting_verdict
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerdictKind, verdict_of_all
 
 MAX_ENTRIES = 100
 """Entries of a list that a report has."""
@@ -109,22 +111,21 @@ def _scan(scan: TableScan, rows: int) -> ReportJson:
 
 
 def _verification(ledger: LedgerState) -> ReportJson | None:
-    """Return the last verification, without examples, which have values of rows."""
+    """Return the last verdict about each table, without examples, which have values of rows."""
     summary = ledger.other_records.get(VERIFY_KEY)
     if summary is None:
         return None
     record = as_members(summary)
-    verdicts = [v for v in _verdicts(ledger).values() if v["run"] == summary["run"]]
-    different = [v for v in verdicts if any(v["findings"].values()) or v["not_compared"]]
+    verdicts = list(_verdicts(ledger).values())
+    different = [v for v in verdicts if v["verdict"] != VerdictKind.EQUAL]
     return {
         "started_ms": record.integer("started_ms"),
         "ended_ms": record.integer("ended_ms"),
-        "equal": record.flag("equal"),
-        "clean": record.flag("clean"),
+        "verdict": str(verdict_of_all(VerdictKind(v["verdict"]) for v in verdicts)),
         "tables": len(verdicts),
         "rows": sum(int(v["rows"]) for v in verdicts),
         "different": [
-            {"table": v["table"], "findings": dict(v["findings"]), "not_compared": v["not_compared"]}
+            {"table": v["table"], "findings": dict(v["findings"]), "verdict": v["verdict"]}
             for v in sorted(different, key=lambda v: str(v["table"]))[:MAX_ENTRIES]
         ],
         "different_tables": len(different),
@@ -136,7 +137,7 @@ def _verdicts(ledger: LedgerState) -> dict[str, ReportJson]:
     verdicts = {}
     for table, value in ledger.verdicts.items():
         with record_location(f"key {VERIFY_TABLE_PREFIX}{table}"):
-            verdicts[table] = decode(value)
+            verdicts[table] = counting_verdict(decode(value))
     return verdicts
 
 
@@ -147,10 +148,7 @@ def table_counts(ledger: LedgerState, counts: Mapping[str, int]) -> list[ReportJ
         ledger: The ledger.
         counts: Records of the last run by table.
     """
-    verdicts: dict[str, str] = {}
-    for table, verdict in _verdicts(ledger).items():
-        different = any(verdict["findings"].values())
-        verdicts[table] = "not compared" if verdict["not_compared"] else "different" if different else "equal"
+    verdicts = {table: verdict["verdict"] for table, verdict in _verdicts(ledger).items()}
     return [
         {"table": table, "records": counts.get(table, 0), "verdict": verdicts.get(table)}
         for table in sorted({*counts, *verdicts})

@@ -7,12 +7,12 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import DifferencesFoundError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import DifferencesFoundError, NotJudgedError, StateError
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import read_ledger
 from airflow_provider_mysql_cdc.cdc.operate.settle_verification import beside_other_runs
 from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_values
 from airflow_provider_mysql_cdc.cdc.verify.report_text import counts_text
-from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_verify_result
+from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_last_verdicts, read_verify_result
 from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import (
     count_verdicts,
     left_differences,
@@ -23,13 +23,14 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
     LASTING_DIFFERENCES,
     STATE_DIFFERENCES,
-    NotCompared,
     TableVerdict,
     VerifyResult,
 )
 
 MAX_SUMMARY_TABLES = 1_000
 """Tables in the summary, which Airflow stores in its database."""
+NOT_JUDGED_EXIT = 3
+"""Exit code of ``mysql-cdc verify`` where no difference is known, and something was not judged."""
 _MAX_LISTED = 5
 
 
@@ -58,7 +59,7 @@ def verification_of_run(cfg: ConnectorConfig, owner: str, run_id: str) -> Verify
 
 
 def last_verification(cfg: ConnectorConfig) -> VerifyResult | None:
-    """Return the result of the last verification, without the values that must not be shown; None if there is none.
+    """Return the last verdict about each table, without the values that must not be shown; None if there is none.
 
     Args:
         cfg: The connector's configuration.
@@ -66,7 +67,7 @@ def last_verification(cfg: ConnectorConfig) -> VerifyResult | None:
     Raises:
         SinkError: Kafka does not answer.
     """
-    result = read_verify_result(kafka_clients.ledger(cfg).peek())
+    result = read_last_verdicts(kafka_clients.ledger(cfg).peek())
     return None if result is None else hide_values(cfg, result)
 
 
@@ -77,12 +78,13 @@ def verify_summary(result: VerifyResult) -> dict[str, Any]:
         result: The result.
     """
     totals = count_verdicts(result)
-    # Those that were not compared come before those without differences.
-    others = sorted((v for v in result.tables if not v.different), key=lambda v: (v.not_compared is None, v.table))
+    # Those that were not judged come before those without differences.
+    others = sorted((v for v in result.tables if not v.different), key=lambda v: (v.judged, v.table))
     listed = [*most_different(result), *others][:MAX_SUMMARY_TABLES]
     return {
         "run": result.run,
         "offset": result.offset.to_json(),
+        "verdict": str(result.verdict),
         "equal": result.equal,
         "clean": result.clean,
         "sample_percent": result.request.sample_percent,
@@ -90,6 +92,7 @@ def verify_summary(result: VerifyResult) -> dict[str, Any]:
         "tables_compared": totals.tables - totals.not_compared,
         "tables_different": totals.different,
         "tables_not_compared": totals.not_compared,
+        "tables_not_judged": totals.unjudged,
         "rows": totals.rows,
         "records": totals.records,
         "findings": {str(kind): count for kind, count in totals.findings.items()},
@@ -100,14 +103,14 @@ def verify_summary(result: VerifyResult) -> dict[str, Any]:
 
 
 def differences_error(result: VerifyResult) -> DifferencesFoundError | None:
-    """Return the error that says which differences are left, or which tables could not be read; None without any.
+    """Return the error that says which differences are left; None without any.
 
     Args:
         result: The result.
     """
     left = [(verdict, counts) for verdict in most_different(result) if (counts := left_differences(verdict))]
     if not left:
-        return _unread_error(result)
+        return None
     listed = [f"{verdict.table}: {counts_text(counts)}" for verdict, counts in left[:_MAX_LISTED]]
     more = [f"and {len(left) - _MAX_LISTED:,} more"] if len(left) > _MAX_LISTED else []
     return DifferencesFoundError(
@@ -119,19 +122,36 @@ def differences_error(result: VerifyResult) -> DifferencesFoundError | None:
     )
 
 
-def _unread_error(result: VerifyResult) -> DifferencesFoundError | None:
-    """Return the error that names the tables that could not be read; None when there is none."""
-    unread = [verdict for verdict in result.tables if verdict.not_compared is NotCompared.UNREAD]
-    if not unread:
+def not_judged_error(result: VerifyResult) -> NotJudgedError | None:
+    """Return the error that names the tables that were not judged, or not in full; None when there is none.
+
+    Args:
+        result: The result.
+    """
+    unjudged = [verdict for verdict in result.tables if not verdict.judged]
+    if not unjudged and result.tables:
         return None
-    listed = [f"{verdict.table}: {'; '.join(verdict.unknown)}" for verdict in unread[:_MAX_LISTED]]
-    more = [f"and {len(unread) - _MAX_LISTED:,} more"] if len(unread) > _MAX_LISTED else []
-    return DifferencesFoundError(
-        f"{len(unread):,} of {len(result.tables):,} tables could not be compared with their topics",
+    listed = [f"{verdict.table}: {'; '.join(verdict.unknown)}" for verdict in unjudged[:_MAX_LISTED]]
+    more = [f"and {len(unjudged) - _MAX_LISTED:,} more"] if len(unjudged) > _MAX_LISTED else []
+    return NotJudgedError(
+        f"{len(unjudged):,} of {len(result.tables):,} tables could not be judged in full",
         where="; ".join([*listed, *more]),
-        why=f"topic.prefix={result.prefix} was compared at {position_text(result)} without them",
-        remedy="remove the cause and run mysql_cdc_verify again, or leave these tables out of its tables",
+        why=f"topic.prefix={result.prefix} was compared at {position_text(result)}; it is not known whether these "
+        "topics equal their tables",
+        remedy="remove the causes, or read the tables again (mysql_cdc_snapshot with again=true), and run "
+        "mysql_cdc_verify again; otherwise leave these tables out of its tables, or set fail_on_not_judged=False",
     )
+
+
+def exit_code(result: VerifyResult) -> int:
+    """Return 1 if differences are left, 3 if something could not be judged, 0 if every topic equals its table.
+
+    Args:
+        result: The result.
+    """
+    if differences_error(result) is not None:
+        return 1
+    return 0 if not_judged_error(result) is None else NOT_JUDGED_EXIT
 
 
 def _table_summary(verdict: TableVerdict) -> dict[str, Any]:
@@ -142,6 +162,7 @@ def _table_summary(verdict: TableVerdict) -> dict[str, Any]:
         "repaired": {str(kind): count for kind, count in verdict.repaired.items()},
         "not_judged": len(verdict.unknown),
         "compared": verdict.not_compared is None,
+        "verdict": str(verdict.verdict),
     }
 
 

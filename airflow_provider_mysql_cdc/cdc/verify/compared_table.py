@@ -63,6 +63,14 @@ class ComparedTable:
         """
         return event if self.written is None else self.written.complete(event)
 
+    def with_added_columns(self, event: EventRecord) -> EventRecord:
+        """Return an event that was completed with the columns that the table got later, as far as they are known.
+
+        Args:
+            event: The event.
+        """
+        return event if self.written is None else self.written.with_added_columns(event)
+
     def writes_key(self, record: EventRecord) -> bool:
         """Return whether a record's key is in the bytes that the stream writes, as far as it is known.
 

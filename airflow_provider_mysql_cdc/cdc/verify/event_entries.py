@@ -76,7 +76,8 @@ def event_entries(
         yield FoldEntry(number, kind, partition, offset, order, before, b"")
     if after is not None:
         kind = EntryKind.ALIVE_UNDER_OTHER_KEY if other_key else EntryKind.ALIVE
-        yield FoldEntry(number, kind, partition, offset, order, after, _stored(compared, record))
+        value = _stored(compared, compared.with_added_columns(record))
+        yield FoldEntry(number, kind, partition, offset, order, after, value)
 
 
 def _foreign_entries(

@@ -62,7 +62,8 @@ class TableCounts:
     Args:
         rows: Rows of the table.
         events: Events of its topic.
-        partial: Rows whose last event was compared in part.
+        partial: Rows without a difference whose last event was compared in part.
+        partial_columns: Such rows by column that was not compared.
         differences: Differences by kind.
         columns: Differing rows by column.
         undecided: Keys without a row of which it is not known whether a delete is their last event.
@@ -76,6 +77,7 @@ class TableCounts:
     unplaced: int = 0
     differences: dict[DifferenceKind, int] = field(default_factory=dict)
     columns: dict[str, int] = field(default_factory=dict)
+    partial_columns: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: TableCounts) -> None:
         """Add the counts of another bucket."""
@@ -84,10 +86,14 @@ class TableCounts:
         self.partial += other.partial
         self.undecided += other.undecided
         self.unplaced += other.unplaced
+        for mine, others in (
+            (self.columns, other.columns),
+            (self.partial_columns, other.partial_columns),
+        ):
+            for column, count in others.items():
+                mine[column] = mine.get(column, 0) + count
         for kind, count in other.differences.items():
             self.differences[kind] = self.differences.get(kind, 0) + count
-        for column, count in other.columns.items():
-            self.columns[column] = self.columns.get(column, 0) + count
 
 
 @dataclass(slots=True)
@@ -341,11 +347,14 @@ class BucketFold:
             self._note(replace(found, kind=DifferenceKind.UNREADABLE, event_row=None))
             return
         counts = self._counts(found.table)
-        counts.partial += difference.partial
         for column in difference.columns:
             counts.columns[column] = counts.columns.get(column, 0) + 1
         if difference.columns:
             self._note(replace(found, columns=difference.columns))
+            return
+        counts.partial += difference.partial
+        for column in (*difference.unknown, *difference.incomparable):
+            counts.partial_columns[column] = counts.partial_columns.get(column, 0) + 1
 
     def _judge_equal_rows(self, table: int, key: bytes) -> None:
         rows = self._keyless_rows.get((table, key), 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -13,11 +13,19 @@ from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_nam
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
+from airflow_provider_mysql_cdc.cdc.signals.table_names import match_tables
 from airflow_provider_mysql_cdc.cdc.verify.chosen_tables import choose_tables
 from airflow_provider_mysql_cdc.cdc.verify.group_records import ComparingRun, read_done, verdict_basis, write_done
 from airflow_provider_mysql_cdc.cdc.verify.table_groups import plan_groups, sized_tables
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import TableVerdict
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import NotCompared, TableVerdict
+
+_NEVER_READ = (
+    "the stream has never read it: it is captured, and the schema history does not have it, because it was created or "
+    "restored without the binlog; mysql_cdc_snapshot with snapshot.mode=recovery records its structure, and then one "
+    "with again=true reads its rows"
+)
 
 
 @dataclass(slots=True)
@@ -30,6 +38,7 @@ class GroupQueue:
         verdicts: The verdicts, also those of earlier tries.
         offset: The position at which the last group was compared; None before there is one.
         total: Number of groups of this try.
+        unknown: Captured tables of the server that the schema history did not have when the groups were planned.
     """
 
     comparing: ComparingRun
@@ -37,6 +46,7 @@ class GroupQueue:
     verdicts: list[TableVerdict] = field(default_factory=list)
     offset: BinlogOffset | None = None
     total: int = 0
+    unknown: tuple[TableId, ...] = ()
 
     def next_group(self, context: BatchContext) -> tuple[TableId, ...]:
         """Return the next group, which is left until its verdicts are kept; empty where none is left.
@@ -92,7 +102,9 @@ def plan_group_queue(context: BatchContext, request: VerifyRequest, run: str) ->
         ConfigError: A table that was asked for is not captured.
         StateError: A batch is incomplete.
     """
-    cfg, names = context.cfg, tables_to_compare(context, request)
+    cfg, known_tables = context.cfg, known_captured(context)
+    names = choose_tables(request.tables, known_tables)
+    unknown = unknown_tables(context, request, known_tables)
     basis = verdict_basis(cfg, request)
     known = {str(name) for name in names}
     earlier = read_done(context.job.latest(), run, basis, request.repair) if run else []
@@ -110,18 +122,17 @@ def plan_group_queue(context: BatchContext, request: VerifyRequest, run: str) ->
         [each.verdict for each in done],
         None if last is None else last.verdict.offset,
         len(groups),
+        unknown,
     )
 
 
-def tables_to_compare(context: BatchContext, request: VerifyRequest) -> Sequence[TableId]:
-    """Return the captured tables that are asked for.
+def known_captured(context: BatchContext) -> list[TableId]:
+    """Return the captured tables that the schema history has at the end of the stream.
 
     Args:
         context: The drain after a batch.
-        request: What is asked for.
 
     Raises:
-        ConfigError: A table is not captured.
         StateError: A batch is incomplete.
     """
     ledger, cfg = context.job.latest(), context.cfg
@@ -130,4 +141,38 @@ def tables_to_compare(context: BatchContext, request: VerifyRequest) -> Sequence
         raise StateError("a verification cannot begin while a batch is incomplete", retriable=True)
     epoch = ledger.plan_in_force().epoch + 1
     state = load_schema_state(cfg, until=start, epoch=epoch, cache=context.job.history_cache)
-    return choose_tables(request.tables, [table for table in state.tables if cfg.captures(table)])
+    return [table for table in state.tables if cfg.captures(table)]
+
+
+def unknown_tables(context: BatchContext, request: VerifyRequest, known: Collection[TableId]) -> tuple[TableId, ...]:
+    """Return the captured tables of the server that are asked for and that the schema history does not have.
+
+    Args:
+        context: The drain after a batch.
+        request: What is asked for.
+        known: The tables that it has.
+    """
+    in_history = set(known)
+    unknown = [table for table in captured_tables(context.conn, context.cfg) if table not in in_history]
+    return match_tables(request.tables, unknown)[0] if request.tables else tuple(unknown)
+
+
+def unknown_verdicts(context: BatchContext, unknown: Collection[TableId]) -> list[TableVerdict]:
+    """Return the verdicts about tables that the schema history still does not have: the stream has read none of them.
+
+    Others were created while the verification went on.
+
+    Args:
+        context: The drain after a batch.
+        unknown: What ``unknown_tables`` returned before.
+    """
+    left = sorted({*unknown}.difference(known_captured(context))) if unknown else []
+    return [
+        TableVerdict(
+            str(table),
+            table_topic_name(context.cfg, table),
+            unknown=(f"the table was not compared: {_NEVER_READ}",),
+            not_compared=NotCompared.UNREAD,
+        )
+        for table in left
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -27,8 +28,8 @@ _SKIPPED_KINDS: Mapping[str, DifferenceKind] = {
 """The difference that an operation leads to which the stream leaves out (skipped.operations)."""
 
 
-def unfinished_tables(ledger: LedgerState) -> frozenset[TableId]:
-    """Return the tables whose rows a snapshot is still to read: an interrupted one, or one that a signal asks for.
+def unfinished_tables(ledger: LedgerState) -> dict[TableId, str]:
+    """Return the tables whose rows a snapshot is still to read, an interrupted one or an ad-hoc one, with the reason.
 
     Args:
         ledger: The ledger at the position of the comparison.
@@ -36,8 +37,10 @@ def unfinished_tables(ledger: LedgerState) -> frozenset[TableId]:
     Raises:
         DamagedRecordError: A record of a snapshot is not valid.
     """
-    scans = read_incremental_state(ledger).with_advanced_cursors().active_scans
-    return frozenset(scan.table for scan in scans if scan.condition is None)
+    state = read_incremental_state(ledger).with_advanced_cursors()
+    how = "a resume-snapshot signal lets it go on" if state.paused else "drains finish it"
+    reason = f"a snapshot has not read all rows of the table yet{' and is paused' if state.paused else ''}; {how}"
+    return {scan.table: reason for scan in state.active_scans if scan.condition is None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def deletes_old_records(config: Mapping[str, str]) -> bool:
 
 
 def unjudged_kinds(
-    cfg: ConnectorConfig, table: TableId, topic: TopicFacts, scanned: Collection[TableId] = ()
+    cfg: ConnectorConfig, table: TableId, topic: TopicFacts, scanned: Mapping[TableId, str] = MappingProxyType({})
 ) -> dict[DifferenceKind, str]:
     """Return the kinds of differences that cannot be judged for a table, with the reason as the end of a sentence.
 
@@ -77,8 +80,8 @@ def unjudged_kinds(
         scanned: Tables whose rows a snapshot is still to read (``unfinished_tables``).
     """
     unjudged: dict[DifferenceKind, str] = {}
-    if table in scanned:
-        unjudged[DifferenceKind.MISSING] = "a snapshot has not read all rows of the table yet; drains finish it"
+    if (reason := scanned.get(table)) is not None:
+        unjudged[DifferenceKind.MISSING] = reason
     for kind, reason in _reasons(cfg, table, topic):
         unjudged.setdefault(kind, reason)
     return unjudged

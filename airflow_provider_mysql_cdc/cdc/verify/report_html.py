@@ -27,13 +27,13 @@ MAX_EXAMPLES_ON_PAGE = 5_000
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #d0d7de; --soft: #f6f8fa; --text: #1f2328; --page: #ffffff;
-  --good: #1a7f37; --bad: #cf222e; }
+  --good: #1a7f37; --bad: #cf222e; --open: #9a6700; }
 @media (prefers-color-scheme: dark) { :root { --line: #3d444d; --soft: #151b23; --text: #e6edf3; --page: #0d1117;
-  --good: #3fb950; --bad: #f85149; } }
+  --good: #3fb950; --bad: #f85149; --open: #d29922; } }
 body { margin: 2rem auto; padding: 0 1rem; max-width: 75rem; color: var(--text); background: var(--page);
   font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-h1.equal { color: var(--good); } h1.different { color: var(--bad); }
+h1.equal { color: var(--good); } h1.different { color: var(--bad); } h1.not-judged { color: var(--open); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { border: 1px solid var(--line); padding: .25rem .6rem; text-align: left; vertical-align: top; }
@@ -52,7 +52,7 @@ def report_html(result: VerifyResult) -> str:
     different = most_different(result)
     title = verdict_sentence(result, count_verdicts(result))
     parts = [
-        f'<h1 class="{"equal" if result.clean else "different"}">{_text(title)}</h1>',
+        f'<h1 class="{result.verdict.replace(" ", "-")}">{_text(title)}</h1>',
         _pairs(_facts(result)),
         *_differences(different),
         *_not_judged(unknown_by_reason(result)),
@@ -86,7 +86,8 @@ def _facts(result: VerifyResult) -> Iterator[tuple[str, str]]:
     yield "keys", "all" if request.sample_percent >= 100 else f"a sample of {request.sample_percent:g} %"
     yield "history of each key", "checked" if request.history else "not checked"
     yield "repair", str(request.repair)
-    left_out = f", {totals.not_compared:,} not compared" if totals.not_compared else ""
+    left_out = f", {totals.unjudged:,} not judged in full" if totals.unjudged else ""
+    left_out += f", {totals.not_compared:,} not compared" if totals.not_compared else ""
     by_checksums = f", {totals.by_checksums:,} compared by checksums" if totals.by_checksums else ""
     yield "tables", f"{totals.tables:,}, {totals.different:,} of them with differences{left_out}{by_checksums}"
     yield "rows", f"{totals.rows:,}"
@@ -94,6 +95,9 @@ def _facts(result: VerifyResult) -> Iterator[tuple[str, str]]:
     yield "differences", counts_text(totals.findings) or "none"
     if totals.repaired:
         yield "repaired", counts_text(totals.repaired)
+    if result.earlier:
+        since = time_text(min(result.earlier.values()))
+        yield "verdicts of earlier runs", f"{len(result.earlier):,} tables, since {since}"
 
 
 def _differences(different: Sequence[TableVerdict]) -> Iterator[str]:
@@ -132,7 +136,7 @@ def _details(verdict: TableVerdict, examples: Sequence[Example]) -> Iterator[str
     if verdict.repaired:
         facts.append(("repaired", counts_text(verdict.repaired)))
     if verdict.partial_rows:
-        facts.append(("rows compared without columns that the last event lacks", f"{verdict.partial_rows:,}"))
+        facts.append(("rows compared without values that the last event does not say", f"{verdict.partial_rows:,}"))
     if not facts and not examples:
         return
     yield f"<details open><summary>{_text(verdict.table)}: {_text(counts_text(verdict.findings))}</summary>"

@@ -51,7 +51,7 @@ def report_text(result: VerifyResult) -> str:
     if different:
         lines += ["", *_count_table(different[:MAX_TABLE_LINES]), *_omitted(different, MAX_TABLE_LINES, "")]
         for verdict in different[:MAX_DETAILED_TABLES]:
-            lines += ["", *_details(verdict)]
+            lines += ["", *_details(verdict, result.earlier)]
         lines += _omitted(different, MAX_DETAILED_TABLES, " without examples here")
     lines += ["", *_totals(totals, result), *_positions(result)]
     lines += [line for reason, tables in unknown_by_reason(result).items() for line in _not_judged(reason, tables)]
@@ -66,18 +66,22 @@ def verdict_sentence(result: VerifyResult, totals: VerdictTotals) -> str:
         totals: Its totals.
     """
     prefix, judged = printable(result.prefix), ", as far as it can be judged" if unknown_by_reason(result) else ""
-    compared = totals.tables - totals.not_compared
-    left_out = f" {_plural(totals.not_compared, 'table')} could not be compared." if totals.not_compared else ""
-    if not compared:
-        return f"No table of {prefix} was compared.{left_out}"
-    every = " that was compared" if left_out else ""
+    chosen = " that was compared" if result.request.tables or result.earlier else ""
+    tables = f"{_plural(totals.tables, 'table')} of {prefix}"
+    if not totals.tables:
+        return f"No table of {prefix} was compared."
+    if totals.unjudged and not totals.different:
+        others = "; every other topic equals its table" if totals.equal else ""
+        return f"{totals.unjudged:,} of {tables} could not be judged in full{others}."
+    unjudged = f" {_plural(totals.unjudged, 'table')} could not be judged in full." if totals.unjudged else ""
     if not totals.different:
-        sentence = f"Every topic of {prefix}{every} equals its table{judged}: {_plural(compared, 'table')} compared."
-        return sentence + left_out
-    part = f"{totals.different:,} of {_plural(compared, 'table')} of {prefix}"
-    if not any(totals.findings.get(kind) for kind in STATE_DIFFERENCES):
-        return f"{part} have records that are not as expected; every topic{every} equals its table{judged}.{left_out}"
-    return f"{part} differ from their topics.{left_out}"
+        return f"Every topic of {prefix}{chosen} equals its table{judged}: {_plural(totals.tables, 'table')} compared."
+    if not totals.left:
+        return f"{totals.different:,} of {tables} differed from their topics; all differences are repaired.{unjudged}"
+    if any(totals.findings.get(kind) for kind in STATE_DIFFERENCES):
+        return f"{totals.different:,} of {tables} differ from their topics.{unjudged}"
+    equal = "" if unjudged else f"; every topic{chosen} equals its table{judged}"
+    return f"{totals.different:,} of {tables} have records that are not as expected{equal}.{unjudged}"
 
 
 def counts_text(counts: Mapping[DifferenceKind, int]) -> str:
@@ -132,6 +136,14 @@ def _circumstances(result: VerifyResult) -> str:
             *(["the history of each key too"] if request.history else []),
             f"repair: {request.repair}",
             f"run {printable(result.run)}",
+            *(
+                [
+                    f"of {_plural(len(result.earlier), 'table')} the verdict of an earlier run counts, "
+                    f"since {time_text(min(result.earlier.values()))}"
+                ]
+                if result.earlier
+                else []
+            ),
         ]
     )
 
@@ -160,7 +172,7 @@ def _count_cells(verdict: TableVerdict) -> tuple[str, ...]:
     return (_cut(printable(verdict.table), _MAX_NAME_LENGTH), *(f"{count:,}" for count in counts))
 
 
-def _details(verdict: TableVerdict) -> Iterator[str]:
+def _details(verdict: TableVerdict, earlier: Mapping[str, int]) -> Iterator[str]:
     yield _cut(f"{printable(verdict.table)} in topic {printable(verdict.topic)}", WIDTH)
     facts = [counts_text(verdict.findings)]
     if verdict.repaired:
@@ -169,7 +181,9 @@ def _details(verdict: TableVerdict) -> Iterator[str]:
         columns = sorted(verdict.columns.items(), key=lambda item: (-item[1], item[0]))
         facts.append("columns that differ: " + ", ".join(f"{printable(name)} {count:,}" for name, count in columns))
     if verdict.partial_rows:
-        facts.append(f"{_plural(verdict.partial_rows, 'row')} compared without columns that the last event lacks")
+        facts.append(f"{_plural(verdict.partial_rows, 'row')} compared without values that the last event does not say")
+    if verdict.table in earlier:
+        facts.append(f"found by an earlier run, {time_text(earlier[verdict.table])}, and not judged again since")
     yield from _wrap("; ".join(facts), "  ")
     for example in verdict.examples:
         yield from _example(example)
@@ -189,10 +203,10 @@ def _example(example: Example) -> Iterator[str]:
 
 
 def _totals(totals: VerdictTotals, result: VerifyResult) -> Iterator[str]:
-    equal = totals.tables - totals.different - totals.not_compared
     yield f"{_plural(totals.tables, 'table')}, {_plural(totals.rows, 'row')}, {_plural(totals.records, 'record')}; " + (
-        f"{_plural(equal, 'table')} without differences"
-        + (f"; {_plural(totals.not_compared, 'table')} not compared" if totals.not_compared else "")
+        f"{_plural(totals.equal, 'table')} without differences"
+        + (f"; {_plural(totals.unjudged, 'table')} not judged in full" if totals.unjudged else "")
+        + (f"; {totals.not_compared:,} not compared" if totals.not_compared else "")
         + (f"; {totals.by_checksums:,} compared by checksums" if totals.by_checksums else "")
     )
     if totals.findings:

@@ -11,7 +11,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.decode.codegen.unavailable import placeholder_bytes
 from airflow_provider_mysql_cdc.cdc.verify.event_record import Row
 from airflow_provider_mysql_cdc.cdc.verify.row_text import same_value
-from airflow_provider_mysql_cdc.cdc.verify.value_form import UNWRITTEN, Forms, ValueForm
+from airflow_provider_mysql_cdc.cdc.verify.value_form import Forms, ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.value_meaning import Kind, equal_meanings, meaning
 
 _DAY = 86_400 * 10**9
@@ -56,21 +56,19 @@ class RowDifference:
     """Say how a row and its last event differ.
 
     Args:
-        columns: Columns with other values.
-        lacking: Columns that the event does not have, because the table got them later.
+        columns: Columns with other values, or that the event does not have.
         unknown: Columns whose value the event does not say.
         incomparable: Columns of which it is not known whether a value of an earlier structure is the same.
     """
 
     columns: tuple[str, ...] = ()
-    lacking: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     incomparable: tuple[str, ...] = ()
 
     @property
     def partial(self) -> bool:
         """Return whether columns were left out of the comparison."""
-        return bool(self.lacking or self.unknown or self.incomparable)
+        return bool(self.unknown or self.incomparable)
 
 
 class _Outcome(Enum):
@@ -78,7 +76,6 @@ class _Outcome(Enum):
 
     EQUAL = "equal"
     DIFFERENT = "different"
-    LACKING = "lacking"
     UNKNOWN = "unknown"
     INCOMPARABLE = "incomparable"
 
@@ -93,7 +90,8 @@ def compare_rows(
     """Return how a row of a table and its last event differ.
 
     A value that was written under an earlier structure is compared by what it stands for. Columns that the table no
-    longer has are not compared.
+    longer has are not compared. One that the event lacks differs: what a statement tells of it was added before
+    (``added_columns``).
 
     Args:
         table_row: The row, from a record as the product's encoders write it now.
@@ -104,17 +102,15 @@ def compare_rows(
     """
     found: dict[_Outcome, list[str]] = {outcome: [] for outcome in _Outcome}
     for name, value in table_row.items():
+        if name not in event_row:
+            found[_Outcome.DIFFERENT].append(name)
+            continue
         form = (columns.forms if table_forms is None else table_forms).get(name)
         event_form = (columns.forms if event_forms is None else event_forms).get(name)
-        if name not in event_row:
-            found[_Outcome.DIFFERENT if event_form == UNWRITTEN else _Outcome.LACKING].append(name)
-            continue
         forms = (event_form,) if event_form is None else (event_form._replace(others=()), *event_form.others)
         outcomes = {_ColumnComparison(columns, name, form, each).compare(value, event_row[name]) for each in forms}
         found[outcomes.pop() if len(outcomes) == 1 else _Outcome.INCOMPARABLE].append(name)
-    return RowDifference(
-        *(tuple(found[o]) for o in (_Outcome.DIFFERENT, _Outcome.LACKING, _Outcome.UNKNOWN, _Outcome.INCOMPARABLE))
-    )
+    return RowDifference(*(tuple(found[o]) for o in (_Outcome.DIFFERENT, _Outcome.UNKNOWN, _Outcome.INCOMPARABLE)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,18 +14,21 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, moves_back
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
-from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, matching_name
 from airflow_provider_mysql_cdc.cdc.schema.history import read_history
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay
 from airflow_provider_mysql_cdc.cdc.schema.stored_structure import read_structure, structure_json
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import column_renames
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row
 from airflow_provider_mysql_cdc.cdc.verify.source_place import place_order, source_order
 
 _PLACES = ("view_ts", "moved_back")
+_MAY_RENAME = re.compile(r"\b(?:RENAME|CHANGE)\b", re.IGNORECASE)
 _DROPS_AND_ADDS = re.compile(r"\bDROP\b.*\bADD\b|\bADD\b.*\bDROP\b", re.IGNORECASE | re.DOTALL)
 
 
@@ -38,11 +41,13 @@ class StructureVersion:
         table: The structure.
         generation: Number of the times that columns were added or dropped before; a column may have the name of one
             that was dropped.
+        renamed: New and former names of the columns that the statement renamed.
     """
 
     position: BinlogOffset
     table: Table
     generation: int = 0
+    renamed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +132,12 @@ class TableVersions:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         versions = [
-            {"position": v.position.to_json(), "table": structure_json(v.table), "generation": v.generation}
+            {
+                "position": v.position.to_json(),
+                "table": structure_json(v.table),
+                "generation": v.generation,
+                "renamed": [list(pair) for pair in v.renamed],
+            }
             for v in self.versions
         ]
         repeated = self.repeated
@@ -149,6 +159,7 @@ class TableVersions:
                 BinlogOffset.from_json(each.object("position")),
                 read_structure(each.object("table")),
                 each.integer("generation"),
+                tuple((new, old) for new, old in each.values("renamed")),
             )
             for each in record.objects("versions")
         )
@@ -201,8 +212,7 @@ def find_versions(
                 found.note_description(record.position)
             described = record.position
         else:
-            again = _DROPS_AND_ADDS.search(record.ddl) is not None
-            found.note(record.position, replayed.structures().tables, columns_again=again)
+            found.note(record.position, replayed.structures().tables, record)
     if described is not None:
         found.note(described, replayed.structures().tables)
     return found.by_table(replayed.until)
@@ -239,21 +249,29 @@ class _FoundVersions:
         """
         self._servers.add((position.server_uuid or "").lower())
 
-    def note(self, position: BinlogOffset, structures: Mapping[TableId, Table], *, columns_again: bool = False) -> None:
+    def note(
+        self, position: BinlogOffset, structures: Mapping[TableId, Table], statement: HistoryRecord | None = None
+    ) -> None:
         """Add the structures that have changed.
 
         Args:
             position: The boundary behind the change.
             structures: All structures from there on.
-            columns_again: Whether a statement may have dropped columns and added others of the same names.
+            statement: The record of the statement that changed them; None for a description of all.
         """
+        # Columns may have been dropped and others of the same names added.
+        columns_again = statement is not None and _DROPS_AND_ADDS.search(statement.ddl) is not None
         for name in self._tables:
             last, now = self._last.get(name), structures.get(name)
             if now is last:
                 continue
             versions = self._versions.setdefault(name, [])
             if now is not None and (not versions or columns_again or _differ(now, versions[-1].table)):
-                versions.append(StructureVersion(position, now, _generation(versions, now, columns_again)))
+                generation = _generation(versions, now, columns_again)
+                renamed = (
+                    () if statement is None or not versions else renamed_columns(statement, name, versions[-1].table)
+                )
+                versions.append(StructureVersion(position, now, generation, renamed))
                 self._changes.append(position)
             self._last[name] = now
 
@@ -265,6 +283,24 @@ class _FoundVersions:
         one_binlog = len(servers) <= 1 and in_order
         versions = {name: tuple(self._versions.get(name, ())) for name in self._tables}
         return {name: TableVersions(each, one_binlog, None, self._moved_back) for name, each in versions.items()}
+
+
+def renamed_columns(statement: HistoryRecord, table: TableId, before: Table) -> tuple[tuple[str, str], ...]:
+    """Return new and former names of the columns that a statement renames.
+
+    Args:
+        statement: Its record.
+        table: The table, as it is called afterwards.
+        before: Its structure before the statement.
+    """
+    if not _MAY_RENAME.search(statement.ddl):
+        return ()
+    try:
+        renames = column_renames(statement.ddl, statement.context, table)
+    except DdlParseError:
+        return ()
+    names = [column.name for column in before.columns]
+    return tuple((new, former) for new, old in renames if (former := matching_name(names, old)) is not None)
 
 
 def _differ(one: Table, other: Table) -> bool:

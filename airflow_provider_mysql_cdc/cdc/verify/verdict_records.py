@@ -1,19 +1,31 @@
-"""The ledger records of a verification: one about the whole, and one for each table."""
+"""The ledger records of verifications: one about the last one as a whole, and one for each table.
+
+The verdict about a table stays until the table is judged again. One that is not *equal* also stays beside a later one
+that has not looked at all of it, in a smaller sample for example, and is what counts then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VERIFY_KEY, VERIFY_TABLE_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import decode, encode
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.model.stored_record import record_location
+from airflow_provider_mysql_cdc.cdc.model.stored_record import as_members, record_location
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 from airflow_provider_mysql_cdc.cdc.verify.group_records import done_keys
 from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_values
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import left_differences
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
+    HISTORY_DIFFERENCES,
+    TableVerdict,
+    VerdictKind,
+    VerifyResult,
+)
 
 
 def write_verdicts(cfg: ConnectorConfig, ledger: LedgerState, result: VerifyResult, *, over: bool = True) -> None:
@@ -43,18 +55,22 @@ def verdict_values(
 ) -> Iterator[tuple[str, dict[str, object] | None]]:
     """Yield key and value of each record to write; the summary makes the others those of the result.
 
-    Verdicts of tables that this verification has not compared are deleted, so that a report is of one run.
+    Verdicts of tables that are not captured any more are deleted: a verification of all tables does not have them.
 
     Args:
         ledger: The ledger before.
         result: The result.
         over: As for ``write_verdicts``.
     """
-    compared = {verdict.table for verdict in result.tables}
-    for table in ledger.verdicts.keys() - compared:
-        yield VERIFY_TABLE_PREFIX + table, None
+    if not result.request.tables:
+        for table in ledger.verdicts.keys() - {verdict.table for verdict in result.tables}:
+            yield VERIFY_TABLE_PREFIX + table, None
     for verdict in result.tables:
-        yield VERIFY_TABLE_PREFIX + verdict.table, {"run": result.run} | verdict.to_json()
+        kept = _RunVerdict(verdict, result.run, result.ended_ms, result.request.sample_percent, result.request.history)
+        stored = _stored(ledger, verdict.table)
+        open_ones = [each for each in stored if each.run != result.run and not kept.covers(each)]
+        earlier = open_ones[0].to_json() if open_ones else None
+        yield VERIFY_TABLE_PREFIX + verdict.table, kept.to_json() | {"earlier": earlier}
     yield VERIFY_KEY, result.summary_json()
     for key in done_keys(ledger, except_run="" if over else result.run):
         yield key, None
@@ -65,7 +81,7 @@ def read_verify_result(ledger: LedgerState, run: str = "") -> VerifyResult | Non
 
     Args:
         ledger: The ledger.
-        run: Id of the run; empty for any.
+        run: Id of the run; empty for the last one, whichever that is.
 
     Raises:
         DamagedRecordError: This package has not written a record.
@@ -80,4 +96,91 @@ def read_verify_result(ledger: LedgerState, run: str = "") -> VerifyResult | Non
             if verdict["run"] == summary["run"]:
                 verdicts.append(verdict)
     with record_location(f"key {VERIFY_KEY}"):
-        return VerifyResult.from_json({**summary, "tables": verdicts})
+        return VerifyResult.from_json({**summary, "tables": verdicts, "earlier": {}})
+
+
+def read_last_verdicts(ledger: LedgerState) -> VerifyResult | None:
+    """Return the verdict that counts about each table, as a result of the last verification; None if there is none.
+
+    Args:
+        ledger: The ledger.
+
+    Raises:
+        DamagedRecordError: This package has not written a record.
+    """
+    summary = ledger.other_records.get(VERIFY_KEY)
+    if summary is None:
+        return None
+    verdicts, earlier = [], dict[str, int]()
+    for table, value in sorted(ledger.verdicts.items()):
+        with record_location(f"key {VERIFY_TABLE_PREFIX}{table}"):
+            verdict = counting_verdict(decode(value))
+            verdicts.append(verdict)
+            if verdict["run"] != summary["run"]:
+                earlier[table] = verdict["ended_ms"]
+    with record_location(f"key {VERIFY_KEY}"):
+        return VerifyResult.from_json({**summary, "tables": verdicts, "earlier": earlier})
+
+
+def counting_verdict(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what counts of the record of a table: an earlier verdict, unless the last one has found something, too.
+
+    Args:
+        record: The record.
+    """
+    earlier: dict[str, Any] | None = record["earlier"]
+    return record if earlier is None or record["verdict"] == VerdictKind.DIFFERENT else earlier
+
+
+@dataclass(frozen=True, slots=True)
+class _RunVerdict:
+    """Hold the verdict of a run about a table, and how much of the table the run has looked at."""
+
+    verdict: TableVerdict
+    run: str
+    ended_ms: int
+    sample_percent: float
+    history: bool
+
+    def covers(self, earlier: _RunVerdict) -> bool:
+        """Return whether an earlier verdict need not be kept: it left nothing open, or all of that was judged again."""
+        left = left_differences(earlier.verdict)
+        if not left and earlier.verdict.judged:
+            return True
+        return (
+            self.verdict.not_compared is None
+            and self.sample_percent >= earlier.sample_percent
+            and (self.history or not HISTORY_DIFFERENCES.intersection(left))
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        members = {
+            "run": self.run,
+            "ended_ms": self.ended_ms,
+            "sample_percent": self.sample_percent,
+            "history": self.history,
+        }
+        return members | self.verdict.to_json()
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> _RunVerdict:
+        """Read what ``to_json`` wrote."""
+        record = as_members(data)
+        return cls(
+            TableVerdict.from_json(record),
+            record.text("run"),
+            record.integer("ended_ms"),
+            record.number("sample_percent"),
+            record.flag("history"),
+        )
+
+
+def _stored(ledger: LedgerState, table: str) -> list[_RunVerdict]:
+    """Return the verdicts that the ledger has about a table, the earlier one first."""
+    value = ledger.verdicts.get(table)
+    if value is None:
+        return []
+    with record_location(f"key {VERIFY_TABLE_PREFIX}{table}"):
+        record = decode(value)
+        return [_RunVerdict.from_json(each) for each in (record["earlier"], record) if each is not None]

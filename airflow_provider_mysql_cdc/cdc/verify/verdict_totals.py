@@ -10,6 +10,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_numbe
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
     DifferenceKind,
     TableVerdict,
+    VerdictKind,
     VerifyResult,
 )
 
@@ -26,6 +27,9 @@ class VerdictTotals:
         findings: Differences by kind.
         repaired: Differences that were repaired, by kind.
         not_compared: Tables that were not compared.
+        unjudged: Tables that were not compared, or not in full, and in which nothing was found.
+        equal: Tables without differences that were compared in full.
+        left: Tables with differences that were not repaired.
         by_checksums: Tables of which checksums were equal, so that rows were not compared one by one.
     """
 
@@ -37,6 +41,9 @@ class VerdictTotals:
     repaired: Mapping[DifferenceKind, int]
     not_compared: int = 0
     by_checksums: int = 0
+    unjudged: int = 0
+    equal: int = 0
+    left: int = 0
 
 
 def count_verdicts(result: VerifyResult) -> VerdictTotals:
@@ -59,6 +66,9 @@ def count_verdicts(result: VerifyResult) -> VerdictTotals:
         in_order(repaired),
         sum(verdict.not_compared is not None for verdict in result.tables),
         sum(verdict.by_checksums for verdict in result.tables),
+        sum(verdict.verdict is VerdictKind.NOT_JUDGED for verdict in result.tables),
+        sum(verdict.verdict is VerdictKind.EQUAL for verdict in result.tables),
+        sum(bool(left_differences(verdict)) for verdict in result.tables),
     )
 
 

@@ -23,6 +23,8 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
 )
 
 _UNPLACED_EVENTS = "events from before the key was changed do not say the present one"
+_MAX_COLUMNS = 10
+_PARTIAL_ROWS = "their last events do not say these values, or under an earlier declaration that does not tell them"
 _UNPLACED_DELETES = (
     "deletes of TiCDC's protocol have no time, so it is not known whether those in other partitions are the last events"
 )
@@ -106,6 +108,7 @@ def _verdict(compared: ComparedTable, comparison: TopicComparison, request: Veri
         findings=findings,
         columns=counts.columns if DifferenceKind.DIFFERING in findings else {},
         partial_rows=counts.partial,
+        unjudged=_unjudged_number(counts, unjudged),
         unknown=(
             *_unknown_sentences(counts, unjudged),
             *_unsettled_sentences(unreadable),
@@ -130,6 +133,12 @@ def _keyless_reason(compared: ComparedTable, found: BucketResult) -> str:
     return ""
 
 
+def _unjudged_number(counts: TableCounts, unjudged: Mapping[DifferenceKind, str]) -> int:
+    """Return how many rows, keys and values were seen that are not judged."""
+    rows = sum(counts.differences.get(kind, 0) for kind in unjudged)
+    return rows + counts.partial + counts.unplaced + counts.undecided
+
+
 def _unknown_sentences(counts: TableCounts, unjudged: Mapping[DifferenceKind, str]) -> list[str]:
     sentences = []
     for kind, reason in unjudged.items():
@@ -137,6 +146,11 @@ def _unknown_sentences(counts: TableCounts, unjudged: Mapping[DifferenceKind, st
         sentences.append(f"{kind} rows are not judged ({number:,} seen): {reason}")
     if counts.unplaced:
         sentences.append(f"{counts.unplaced:,} rows or events are not judged: {_UNPLACED_EVENTS}")
+    if counts.partial:
+        columns = sorted(counts.partial_columns)
+        more = f" and {len(columns) - _MAX_COLUMNS:,} more" if len(columns) > _MAX_COLUMNS else ""
+        named = ", ".join(columns[:_MAX_COLUMNS]) + more
+        sentences.append(f"{counts.partial:,} rows are not judged in columns {named}: {_PARTIAL_ROWS}")
     if counts.undecided:
         sentences.append(f"{counts.undecided:,} keys are not judged: {_UNPLACED_DELETES}")
     return sentences

@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import DifferingKeys
-from airflow_provider_mysql_cdc.cdc.verify.group_queue import GroupQueue, plan_group_queue
+from airflow_provider_mysql_cdc.cdc.verify.group_queue import GroupQueue, plan_group_queue, unknown_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.repair_found import repair_found
 from airflow_provider_mysql_cdc.cdc.verify.repair_records import read_repairs, with_earlier_repairs
 from airflow_provider_mysql_cdc.cdc.verify.suspects import TableSuspects
@@ -127,6 +127,7 @@ class _Verification:
         offset = queue.offset
         assert offset is not None  # there is a table, so there is a group or a verdict of an earlier try
         verdicts = with_earlier_repairs(queue.verdicts, read_repairs(ledger, self.spec.run))
+        verdicts += unknown_verdicts(context, queue.unknown)
         result = self._result = VerifyResult(
             self.spec.run,
             context.cfg[F.TOPIC_PREFIX],
@@ -143,8 +144,8 @@ class _Verification:
 
 def _summary_line(result: VerifyResult) -> str:
     equal = sum(verdict.equal for verdict in result.tables)
-    left_out = [verdict.table for verdict in result.tables if verdict.not_compared is not None]
-    unequal = [verdict.table for verdict in result.tables if not verdict.equal and verdict.not_compared is None]
+    unequal = [verdict.table for verdict in result.tables if verdict.state_differs]
+    unjudged = [verdict.table for verdict in result.tables if not verdict.judged and not verdict.state_differs]
     line = f"verification up to {result.offset}: {equal} of {len(result.tables)} table(s) equal their topics"
     line += f"; {', '.join(unequal[:5])} do not" if unequal else ""
-    return line + (f"; {', '.join(left_out[:5])} could not be compared" if left_out else "")
+    return line + (f"; {', '.join(unjudged[:5])} could not be judged in full" if unjudged else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -44,6 +44,39 @@ LASTING_DIFFERENCES = frozenset({DifferenceKind.TORN_TRANSACTION, DifferenceKind
 """Differences that no later record can mend."""
 STATE_DIFFERENCES = frozenset({DifferenceKind.MISSING, DifferenceKind.GHOST, DifferenceKind.DIFFERING})
 """Differences after which the topic, folded by key, does not equal the table; the others are about single records."""
+
+
+HISTORY_DIFFERENCES = frozenset(
+    {
+        DifferenceKind.DUPLICATE,
+        DifferenceKind.REORDERED,
+        DifferenceKind.GAP,
+        DifferenceKind.NO_TOMBSTONE,
+        *LASTING_DIFFERENCES,
+    }
+)
+"""Differences that only a verification of histories looks for."""
+
+
+class VerdictKind(StrEnum):
+    """Say in a word what a verification came to."""
+
+    EQUAL = "equal"
+    """All that was asked for was compared, and nothing was found."""
+    DIFFERENT = "different"
+    """Something was found, also if it was repaired."""
+    NOT_JUDGED = "not judged"
+    """Nothing was found, and a table, rows or values of it could not be judged."""
+
+
+def verdict_of_all(verdicts: Iterable[VerdictKind]) -> VerdictKind:
+    """Return the verdict about several tables; without any nothing was judged.
+
+    Args:
+        verdicts: The verdict about each.
+    """
+    found = set(verdicts) or {VerdictKind.NOT_JUDGED}
+    return next(each for each in (VerdictKind.DIFFERENT, VerdictKind.NOT_JUDGED, VerdictKind.EQUAL) if each in found)
 
 
 class NotCompared(StrEnum):
@@ -117,13 +150,14 @@ class TableVerdict:
         findings: Number of differences of each kind; kinds without any are left out.
         columns: Number of differing rows by column.
         repaired: Number of differences that were repaired, by kind.
-        partial_rows: Rows whose last event lacks columns that the table has now, and was compared without them.
+        partial_rows: Rows whose last event does not say all values, and was compared without these.
         unknown: One sentence for each thing that cannot be judged, for example because the topic was compacted.
         examples: Examples, at most as many of each kind as were asked for.
         not_compared: Why the table was not compared, where it was not; ``unknown`` says more.
         offset: The position at which it was compared; None where it was not.
         lasting: Number of the differences that no repair can mend.
         by_checksums: Whether checksums were equal, so that rows were not compared one by one.
+        unjudged: Rows, keys and values that were seen and cannot be judged; ``unknown`` says why.
     """
 
     table: str
@@ -140,6 +174,19 @@ class TableVerdict:
     offset: BinlogOffset | None = None
     lasting: int = 0
     by_checksums: bool = False
+    unjudged: int = 0
+
+    @property
+    def verdict(self) -> VerdictKind:
+        """Return the verdict in a word."""
+        if self.different:
+            return VerdictKind.DIFFERENT
+        return VerdictKind.EQUAL if self.judged else VerdictKind.NOT_JUDGED
+
+    @property
+    def judged(self) -> bool:
+        """Return whether the table was compared, and all of its rows that were seen."""
+        return self.not_compared is None and not self.unjudged
 
     @property
     def state_differs(self) -> bool:
@@ -148,8 +195,8 @@ class TableVerdict:
 
     @property
     def equal(self) -> bool:
-        """Return whether the topic equals the table, as far as it was judged; a repaired difference counts as one."""
-        return self.not_compared is None and not self.state_differs
+        """Return whether the topic equals the table; a repaired difference counts as one."""
+        return self.judged and not self.state_differs
 
     @property
     def different(self) -> bool:
@@ -158,13 +205,14 @@ class TableVerdict:
 
     @property
     def clean(self) -> bool:
-        """Return whether the table was compared, and nothing was found at all."""
-        return self.not_compared is None and not self.different
+        """Return whether the table was compared as a whole, and nothing was found at all."""
+        return self.verdict is VerdictKind.EQUAL
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         return {
             "table": self.table,
+            "verdict": str(self.verdict),
             "topic": self.topic,
             "rows": self.rows,
             "records": self.records,
@@ -178,6 +226,7 @@ class TableVerdict:
             "offset": None if self.offset is None else self.offset.to_json(),
             "lasting": self.lasting,
             "by_checksums": self.by_checksums,
+            "unjudged": self.unjudged,
         }
 
     @classmethod
@@ -205,6 +254,7 @@ class TableVerdict:
             None if record.value("offset") is None else BinlogOffset.from_json(record.object("offset")),
             record.integer("lasting"),
             record.flag("by_checksums"),
+            record.integer("unjudged"),
         )
 
 
@@ -220,6 +270,7 @@ class VerifyResult:
         ended_ms: When it ended.
         request: What was asked for.
         tables: The verdicts.
+        earlier: When the verdicts of earlier runs were made that this one has not judged again, by table.
     """
 
     run: str
@@ -229,20 +280,27 @@ class VerifyResult:
     ended_ms: int
     request: VerifyRequest
     tables: tuple[TableVerdict, ...]
+    earlier: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> VerdictKind:
+        """Return the verdict about all tables in a word."""
+        return verdict_of_all(verdict.verdict for verdict in self.tables)
 
     @property
     def equal(self) -> bool:
-        """Return whether every table was compared, and every topic equals its table."""
-        return all(verdict.equal for verdict in self.tables)
+        """Return whether there are tables, all were compared, and every topic equals its table."""
+        return bool(self.tables) and all(verdict.equal for verdict in self.tables)
 
     @property
     def clean(self) -> bool:
-        """Return whether every table was compared, and nothing was found at all."""
-        return all(verdict.clean for verdict in self.tables)
+        """Return whether there are tables, all were compared, and nothing was found at all."""
+        return self.verdict is VerdictKind.EQUAL
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with the verdicts."""
-        return self.summary_json() | {"tables": [verdict.to_json() for verdict in self.tables]}
+        tables = [verdict.to_json() for verdict in self.tables]
+        return self.summary_json() | {"tables": tables, "earlier": dict(self.earlier)}
 
     def summary_json(self) -> dict[str, Any]:
         """Return plain JSON without the verdicts, each of which is a ledger record of its own."""
@@ -253,6 +311,7 @@ class VerifyResult:
             "started_ms": self.started_ms,
             "ended_ms": self.ended_ms,
             "request": self.request.to_json(),
+            "verdict": str(self.verdict),
             "equal": self.equal,
             "clean": self.clean,
         }
@@ -273,6 +332,7 @@ class VerifyResult:
             record.integer("ended_ms"),
             VerifyRequest.from_json(record.object("request")),
             tuple(TableVerdict.from_json(verdict) for verdict in record.objects("tables")),
+            record.each_member("earlier", Members.integer),
         )
 
 

@@ -156,7 +156,7 @@ class VerifyRound:
     _facts: dict[str, TopicFacts] = field(default_factory=dict)
     _compared: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
     _unread: dict[TableId, str] = field(default_factory=dict)
-    _unfinished: frozenset[TableId] = frozenset()
+    _unfinished: Mapping[TableId, str] = field(default_factory=dict)
     _versions: Mapping[TableId, TableVersions] = field(default_factory=dict)
     _unreadable: list[UnreadableRecords] = field(default_factory=list)
     _tasks: int = 1

@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.verify.added_columns import BEFORE_HISTORY, AddedColumns
 from airflow_provider_mysql_cdc.cdc.verify.compared_columns import column_field, compared_columns, record_forms
 from airflow_provider_mysql_cdc.cdc.verify.envelope_events import require_members
 from airflow_provider_mysql_cdc.cdc.verify.event_record import UNKNOWN_STRUCTURE, EventRecord, Row, UnreadableRecord
@@ -34,6 +35,7 @@ class WrittenStructures:
 
     def __init__(self, cfg: ConnectorConfig, table: Table, versions: TableVersions) -> None:
         self._cfg, self._now = cfg, compared_columns(cfg, table)
+        self._added = AddedColumns(cfg, table, self._now, versions.versions)
         self._key_now = record_forms(cfg, table, table_options.table_options(cfg, table))[0]
         self._versions, self.one_binlog = versions.versions, versions.one_binlog
         self.view_ts, self.repeated = versions.view_ts, versions.repeated
@@ -208,6 +210,17 @@ class WrittenStructures:
                     same &= {name for name, form in declared.items() if now.get(name) == form}
             found = self._same[number] = frozenset(same)
         return found
+
+    def with_added_columns(self, event: EventRecord) -> EventRecord:
+        """Return an event that was completed with the columns that the table got later, as far as they are known.
+
+        Args:
+            event: The event.
+        """
+        if not self._versions:
+            return self._added.complete(event, BEFORE_HISTORY) if self._cfg.is_ticdc else event
+        before = self._is_before_history(event.source)
+        return self._added.complete(event, BEFORE_HISTORY if before else self._structure_of(event.source))
 
     def _structure_of(self, source: Row) -> int:
         """Return the number of the structure at an event's place."""

@@ -34,7 +34,7 @@ const STATES = {
   "lag unknown": ["warn", "?"], unknown: ["warn", "?"], reading: ["idle", "…"],
   success: ["good", "✓"], running: ["work", "▶"], queued: ["idle", "…"],
   done: ["good", "✓"], aborted: ["bad", "✕"], waiting: ["idle", "…"], equal: ["good", "✓"], different: ["bad", "✕"],
-  "not compared": ["warn", "?"], error: ["bad", "✕"], warning: ["warn", "!"], paused: ["warn", "‖"],
+  "not judged": ["warn", "?"], error: ["bad", "✕"], warning: ["warn", "!"], paused: ["warn", "‖"],
 };
 
 export function chip(state) {

@@ -179,8 +179,8 @@ function runs(area, found) {
 function verification(area, reading) {
   const found = reading.report?.verification;
   if (!found) return area.replaceChildren();
-  const rows = found.different.map((d) => [d.table, d.not_compared ? "not compared" : Object.entries(d.findings).map(([kind, count]) => `${kind}: ${number(count)}`).join(", ")]);
+  const rows = found.different.map((d) => [d.table, d.verdict === "not judged" ? d.verdict : Object.entries(d.findings).map(([kind, count]) => `${kind}: ${number(count)}`).join(", ")]);
   area.replaceChildren(h("h2", {}, "Last verification"),
-    h("p", {}, chip(found.clean ? "equal" : found.equal ? "equal" : "different"), ` ${number(found.tables)} tables, ${number(found.rows)} rows, ended `, ago(found.ended_ms)),
-    rows.length ? table(`${number(found.different_tables)} tables differ or were not compared`, [["Table", ""], ["Found", ""]], rows) : "");
+    h("p", {}, chip(found.verdict), ` ${number(found.tables)} tables, ${number(found.rows)} rows, ended `, ago(found.ended_ms)),
+    rows.length ? table(`${number(found.different_tables)} tables differ or were not judged in full`, [["Table", ""], ["Found", ""]], rows) : "");
 }

@@ -62,19 +62,25 @@ def test_errors_come_newest_first_with_what_to_do() -> None:
 
 def test_a_verification_is_summed_up_without_values_of_rows() -> None:
     summary = {"run": "r", "started_ms": 1, "ended_ms": 2, "equal": False, "clean": False}
-    different = {"run": "r", "table": "a.b", "rows": 7, "findings": {"missing": 2}, "not_compared": None}
-    different |= {"examples": [{"key": {"id": "x7"}}]}
-    equal = {"run": "r", "table": "a.c", "rows": 5, "findings": {}, "not_compared": None}
-    verdicts = {"a.b": encode(different), "a.c": encode(equal), "a.old": encode({**equal, "run": "before"})}
-    ledger = LedgerState(other_records={VERIFY_KEY: summary}, verdicts=verdicts)
+    different = {"run": "r", "table": "a.b", "rows": 7, "findings": {"missing": 2}, "verdict": "different"}
+    different |= {"examples": [{"key": {"id": "x7"}}], "earlier": None}
+    equal = {"run": "r", "table": "a.c", "rows": 5, "findings": {}, "verdict": "equal", "earlier": None}
+    sampled = {**equal, "table": "a.d", "earlier": {**equal, "table": "a.d", "verdict": "not judged"}}
+    verdicts = {"a.b": different, "a.c": equal, "a.d": sampled, "a.old": {**equal, "run": "before"}}
+    stored = {table: encode(verdict) for table, verdict in verdicts.items()}
+    ledger = LedgerState(other_records={VERIFY_KEY: summary}, verdicts=stored)
     found = stream_report(ledger)["verification"]
-    assert (found["tables"], found["rows"], found["different_tables"]) == (2, 12, 1)
-    assert found["different"] == [{"table": "a.b", "findings": {"missing": 2}, "not_compared": None}]
+    assert (found["verdict"], found["tables"], found["rows"], found["different_tables"]) == ("different", 4, 22, 2)
+    assert found["different"] == [
+        {"table": "a.b", "findings": {"missing": 2}, "verdict": "different"},
+        {"table": "a.d", "findings": {}, "verdict": "not judged"},
+    ]
     assert "x7" not in str(found)
     rows = {row["table"]: row for row in table_counts(ledger, {"a.b": 3, "a.z": 1})}
     assert {name: (row["records"], row["verdict"]) for name, row in rows.items()} == {
         "a.b": (3, "different"),
         "a.c": (0, "equal"),
+        "a.d": (0, "not judged"),
         "a.old": (0, "equal"),
         "a.z": (1, None),
     }

@@ -97,13 +97,21 @@ def test_the_text_says_what_differs_where_and_what_was_done() -> None:
             [replace(CUSTOMERS, findings={DifferenceKind.DUPLICATE: 1})],
             "1 of 1 table of s have records that are not as expected; every topic equals its table.",
         ),
-        ([UNREAD], "No table of s was compared. 1 table could not be compared."),
         (
-            [CUSTOMERS, UNREAD],
-            "Every topic of s that was compared equals its table, as far as it can be judged: 1 table compared. "
-            "1 table could not be compared.",
+            [replace(CUSTOMERS, findings={DifferenceKind.GHOST: 2}, repaired={DifferenceKind.GHOST: 2})],
+            "1 of 1 table of s differed from their topics; all differences are repaired.",
         ),
-        ([ORDERS, CUSTOMERS, UNREAD], "1 of 2 tables of s differ from their topics. 1 table could not be compared."),
+        ([UNREAD], "1 of 1 table of s could not be judged in full."),
+        ([replace(CUSTOMERS, unjudged=3)], "1 of 1 table of s could not be judged in full."),
+        ([CUSTOMERS, UNREAD], "1 of 2 tables of s could not be judged in full; every other topic equals its table."),
+        (
+            [ORDERS, CUSTOMERS, UNREAD],
+            "1 of 3 tables of s differ from their topics. 1 table could not be judged in full.",
+        ),
+        (
+            [replace(CUSTOMERS, findings={DifferenceKind.DUPLICATE: 1}), UNREAD],
+            "1 of 2 tables of s have records that are not as expected. 1 table could not be judged in full.",
+        ),
     ],
 )
 def test_the_first_sentence_is_the_verdict(tables: list[TableVerdict], sentence: str) -> None:

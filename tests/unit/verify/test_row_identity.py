@@ -262,7 +262,7 @@ def test_a_row_carries_the_forms_that_are_not_those_of_the_table(properties: dic
         assert (theirs.kind, theirs.key) == (EntryKind.ALIVE, mine.key) and b"forms" in theirs.value
         assert row_values(theirs.value).keys() == {"id", "d", "v"}
         found = compare(0, stored_row(mine.value), stored_row(theirs.value))
-        assert found == RowDifference(differing, lacking=("w",))
+        assert found == RowDifference((*differing, "w"))
     # Where the rows are compared, another structure may be known than where they are read.
     stale = compared_columns(old.cfg, old.table)
     row, event = (
@@ -289,7 +289,7 @@ def test_without_schemas_and_a_history_a_value_is_read_as_one_of_now() -> None:
     row = row_entry(compared, read(new, new.row("1", "1.500", None)), 0)
     (event,) = event_entries(compared, read(old, old.row("1", "1.50")), (0, 7))
     found = CarriedRowComparison({0: compared.columns})(0, stored_row(row.value), stored_row(event.value))
-    assert found == RowDifference(("d",), lacking=("w",))
+    assert found == RowDifference(("d", "w"))
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -321,7 +321,7 @@ def test_a_row_is_read_where_another_structure_is_known_to_those_who_compare(pro
         stored.append(stored_row(entry.value))
     (before,) = event_entries(compared, read(old, old.row("1", "1.50")), (0, 7))
     found = CarriedRowComparison({0: stale})(0, stored[1], stored_row(before.value))
-    assert found == RowDifference(lacking=("w",))
+    assert found == RowDifference(("w",))
 
 
 def test_a_digest_equals_its_text() -> None:
@@ -337,7 +337,7 @@ def test_a_digest_equals_its_text() -> None:
         (row,) = read_entries(block for _, block in blocks.take_rest())
         (event,) = event_entries(compared, read(old, old.row("1", text)), (0, 7))
         assert b"blake2b" in event.value and b"blake2b" not in row.value
-        assert compare(0, stored_row(row.value), stored_row(event.value)) == RowDifference(differing, lacking=("w",))
+        assert compare(0, stored_row(row.value), stored_row(event.value)) == RowDifference((*differing, "w"))
 
 
 @for_each("properties", [SCHEMAS, PLAIN, AVRO, TICDC])

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.table_records import TICDC, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
@@ -13,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay
+from airflow_provider_mysql_cdc.cdc.verify.added_columns import UNKNOWN_FORM
 from airflow_provider_mysql_cdc.cdc.verify.event_record import UNKNOWN_STRUCTURE, EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order, source_order, time_order
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions, find_versions
@@ -25,6 +27,7 @@ T = TableId("db", "t")
 ONE, OTHER = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
 CREATE = "CREATE TABLE t (id INT PRIMARY KEY, v DECIMAL(10,2), w INT)"
 PLAIN = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
+SCHEMAS = {"key.converter.schemas.enable": "true", "value.converter.schemas.enable": "true"}
 
 
 def statement(pos: int, ddl: str, *, server: str = ONE, file: int = 1, snapshot: bool = False) -> HistoryRecord:
@@ -204,3 +207,60 @@ def test_without_places_a_record_has_the_columns_of_one_of_the_structures() -> N
     assert lacking(of, {"id": 1, "v": "1", "w": 1}) == set() and lacking(of, {"id": 1}) == {"v", "w", "x"}
     with pytest.raises(UnreadableRecord):
         of.require_own(replace(event(1), after={"id": 1, "other": 2}), has_key=True)
+
+
+LATER = "CREATE TABLE t (id INT PRIMARY KEY, v DECIMAL(10,2), x INT, y INT DEFAULT 5, z INT NOT NULL)"
+ADDED = "ALTER TABLE t CHANGE W x INT, ADD y INT DEFAULT 5, ADD z INT NOT NULL"
+FILLED = {"id": 1, "v": "AJY=", "w": 1, "x": 1, "y": 5}
+ROW = {"id": 1, "v": "AJY=", "w": 1}
+
+
+@for_each(
+    ("statements", "create", "filled"),
+    [
+        ([ADDED], LATER, FILLED),
+        ([ADDED, "ALTER TABLE t ALTER y SET DEFAULT 6"], LATER.replace("5", "6"), FILLED),
+        ([ADDED, "ALTER TABLE t MODIFY y DECIMAL(4,1)"], LATER.replace("y INT", "y DECIMAL(4,1)"), FILLED),
+        (
+            [ADDED, "ALTER TABLE t RENAME COLUMN y TO q, RENAME COLUMN x TO y"],
+            "CREATE TABLE t (id INT PRIMARY KEY, v DECIMAL(10,2), y INT, q INT DEFAULT 5, z INT NOT NULL)",
+            ROW | {"y": 1, "q": 5},
+        ),
+        ([ADDED, "ALTER TABLE t DROP y, DROP x", "ALTER TABLE t ADD x INT, ADD y INT DEFAULT 8"],
+         "CREATE TABLE t (id INT PRIMARY KEY, v DECIMAL(10,2), z INT NOT NULL, x INT, y INT DEFAULT 8)",
+         ROW | {"x": None, "y": 8}),
+        (["ALTER TABLE t RENAME COLUMN w TO x, ADD w INT DEFAULT 7"],
+         "CREATE TABLE t (id INT PRIMARY KEY, v DECIMAL(10,2), x INT, w INT DEFAULT 7)", ROW | {"x": 1}),
+        (["ALTER TABLE t ADD a INT AUTO_INCREMENT UNIQUE, ADD d DATETIME DEFAULT NOW(), ADD g INT AS (w) STORED"],
+         "CREATE TABLE t (id INT PRIMARY KEY, v DECIMAL(10,2), w INT, a INT AUTO_INCREMENT UNIQUE, "
+         "d DATETIME DEFAULT NOW(), g INT AS (w) STORED)", ROW),
+    ],
+)  # fmt: skip
+def test_an_event_gets_the_columns_that_statements_tell(
+    statements: list[str], create: str, filled: dict[str, Any]
+) -> None:
+    records = [statement(100, CREATE), *(statement(200 + n, ddl) for n, ddl in enumerate(statements))]
+    there = BinlogOffset("b.000001", 9999, None, OTHER)
+    for properties in (PLAIN, SCHEMAS):
+        for until in (None, there):  # of several servers' events the structure is not known
+            structures = written(versions(*records, until=until), create, properties)
+            found = structures.with_added_columns(structures.complete(event(150)))
+            assert found.after == filled, (properties, until)
+            assert "y" not in filled or found.forms is None or found.forms["y"] == ValueForm("int32"), found.forms
+            if until is None:
+                later = structures.complete(event(900))
+                assert structures.with_added_columns(later).after == ROW, "it lacks columns that it should have"
+
+
+def test_columns_that_are_told_and_cannot_be_compared_have_an_unknown_form() -> None:
+    create = CREATE.replace("w INT", "w INT, d TIMESTAMP NULL DEFAULT '2020-01-01', m VARCHAR(9) DEFAULT 'a'")
+    alter = "ALTER TABLE t ADD d TIMESTAMP NULL DEFAULT '2020-01-01', ADD m VARCHAR(9) DEFAULT 'a'"
+    masked = PLAIN | {"column.mask.with.5.chars": r"(db|shop)\.t\.m"}
+    structures = written(versions(statement(100, CREATE), statement(200, alter)), create, masked)
+    found = structures.with_added_columns(structures.complete(event(150)))
+    assert found.forms is not None and {found.forms[name] for name in "dm"} == {UNKNOWN_FORM}
+    begun_anew = written(versions(statement(200, LATER)), LATER)
+    assert begun_anew.with_added_columns(begun_anew.complete(event(150))).after == ROW | {"x": None, "y": 5}
+    flat = written(TableVersions(()), LATER, TICDC)
+    found = flat.with_added_columns(event(150))
+    assert found.after == ROW | {"x": None, "y": ""} and found.forms is not None and found.forms["y"] == UNKNOWN_FORM

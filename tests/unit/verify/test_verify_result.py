@@ -1,12 +1,22 @@
+from dataclasses import replace
+from typing import Any
+
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import differences_error, verify_summary
+from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import (
+    NOT_JUDGED_EXIT,
+    differences_error,
+    exit_code,
+    not_judged_error,
+    verify_summary,
+)
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult
-from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_verify_result, verdict_values
+from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_last_verdicts, read_verify_result, verdict_values
 from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import count_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
@@ -15,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
     Example,
     NotCompared,
     TableVerdict,
+    VerdictKind,
     VerifyResult,
 )
 
@@ -92,13 +103,69 @@ def test_a_table_that_was_not_compared_is_neither_equal_nor_different(why: NotCo
     assert (summary["equal"], summary["tables_compared"], summary["tables_not_compared"]) == (False, 1, 1)
 
 
-def test_only_a_table_that_could_not_be_read_fails_the_task() -> None:
+def test_what_was_not_judged_has_an_error_and_an_exit_code_of_its_own() -> None:
     unread, undecidable = (
         TableVerdict("a." + str(why), "s", unknown=(f"because it is {why}",), not_compared=why) for why in NotCompared
     )
-    assert differences_error(result(CUSTOMERS, undecidable)) is None
-    error = differences_error(result(CUSTOMERS, unread, undecidable))
-    assert error is not None and error.what == "1 of 3 tables could not be compared with their topics"
-    assert error.where == "a.unread: because it is unread"
+    seen = TableVerdict("a.seen", "s", rows=9, unknown=("missing rows are not judged (9 seen): x",), unjudged=9)
+    for each in (unread, undecidable, seen):
+        assert (each.verdict, each.equal, each.clean) == (VerdictKind.NOT_JUDGED, False, False), each
+        found = result(CUSTOMERS, each)
+        assert (found.verdict, found.equal, found.clean) == (VerdictKind.NOT_JUDGED, False, False), each
+        assert differences_error(found) is None and exit_code(found) == NOT_JUDGED_EXIT == 3, each
+        error = not_judged_error(found)
+        assert error is not None and error.what == "1 of 2 tables could not be judged in full", each
+        assert error.where == f"{each.table}: {each.unknown[0]}" and not error.can_retry, each
+        assert verify_summary(found)["verdict"] == "not judged" and verify_summary(found)["tables_not_judged"] == 1
+    assert result().verdict is VerdictKind.NOT_JUDGED and not result().equal and exit_code(result()) == 3
+    assert (exit_code(result(CUSTOMERS)), not_judged_error(result(CUSTOMERS))) == (0, None)
     both = differences_error(result(ORDERS, unread))
-    assert both is not None and "shop.orders" in both.where
+    assert both is not None and "shop.orders" in both.where and exit_code(result(ORDERS, unread)) == 1
+
+
+RED, GREEN = {DifferenceKind.GHOST: 2}, dict[DifferenceKind, int]()
+HISTORY = {DifferenceKind.DUPLICATE: 1}
+
+
+@for_each(
+    ("earlier", "request", "later", "counts"),
+    [
+        ({"findings": RED}, {}, {"findings": GREEN}, "later"),
+        ({"findings": RED, "repaired": RED}, {"sample_percent": 1.0}, {"findings": GREEN}, "later"),
+        ({"findings": GREEN}, {"sample_percent": 1.0}, {"not_compared": NotCompared.UNREAD}, "later"),
+        ({"findings": RED}, {"sample_percent": 1.0}, {"findings": GREEN}, "earlier"),
+        ({"findings": RED}, {}, {"not_compared": NotCompared.UNREAD}, "earlier"),
+        ({"unjudged": 7}, {"sample_percent": 1.0}, {"findings": GREEN}, "earlier"),
+        ({"findings": RED}, {"sample_percent": 1.0}, {"findings": HISTORY}, "later"),
+        ({"findings": HISTORY}, {}, {"findings": GREEN}, "earlier"),
+        ({"findings": HISTORY}, {"history": True}, {"findings": GREEN}, "later"),
+    ],
+)
+def test_a_verdict_counts_until_the_table_is_judged_again(
+    earlier: dict[str, Any], request: dict[str, Any], later: dict[str, Any], counts: str
+) -> None:
+    whole = replace(
+        result(replace(CUSTOMERS, **earlier), run="earlier"), request=VerifyRequest(history=True), ended_ms=7
+    )
+    asked = VerifyRequest(("shop.customers",), **request)
+    again = replace(result(replace(CUSTOMERS, **later), run="later"), request=asked, ended_ms=9)
+    # It also stays beside several that do not judge it.
+    for results in ((whole, again), (whole, again, replace(again, run="last"))):
+        ledger: Any = ledger_with(*results)
+        found = read_last_verdicts(ledger)
+        assert found is not None and read_verify_result(ledger) == results[-1]
+        assert found.tables == (whole if counts == "earlier" else again).tables
+        assert len(results) == 3 or dict(found.earlier) == ({"shop.customers": 7} if counts == "earlier" else {})
+    full = replace(result(CUSTOMERS, run="full"), request=VerifyRequest(history=True))
+    judged: Any = ledger_with(whole, again, full)
+    assert read_last_verdicts(judged) == full
+
+
+def test_a_verification_of_all_tables_forgets_those_that_are_gone() -> None:
+    everything = replace(result(CUSTOMERS, ORDERS), request=VerifyRequest())
+    some: Any = ledger_with(everything, result(CUSTOMERS, run="r2"))
+    found = read_last_verdicts(some)
+    assert found is not None and found.tables == (CUSTOMERS, ORDERS) and dict(found.earlier) == {"shop.orders": 2}
+    every: Any = ledger_with(everything, replace(result(CUSTOMERS, run="r2"), request=VerifyRequest()))
+    found = read_last_verdicts(every)
+    assert found is not None and found.tables == (CUSTOMERS,) and not found.earlier

@@ -1,0 +1,182 @@
+"""Complete the rows of events by columns that the table got later, where a statement tells their values.
+
+========================================  ============================================================================
+the column was                            its value in an event that lacks it
+========================================  ============================================================================
+added, nullable without default           null
+added with a literal as default           that literal; not known where it is a time in a session's zone, where the
+                                          column's values are changed (masks, hashes), and in TiCDC's protocol
+added otherwise: AUTO_INCREMENT,          none: the server computed a value for each row that no event tells, so the
+CURRENT_TIMESTAMP, an expression,         column stays out of the row, which differs from that of the table
+generated, NOT NULL without default
+renamed                                   that of the former name
+there when the event was written          none
+========================================  ============================================================================
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
+from airflow_provider_mysql_cdc.cdc.verify.compared_columns import column_field, compared_columns
+from airflow_provider_mysql_cdc.cdc.verify.event_record import UNKNOWN_STRUCTURE, EventRecord
+from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
+from airflow_provider_mysql_cdc.cdc.verify.structure_versions import StructureVersion
+from airflow_provider_mysql_cdc.cdc.verify.value_form import UNWRITTEN, Forms, ValueForm
+
+UNKNOWN_FORM = ValueForm("unknown")
+"""Stands for a form that is not known, because the event may be of several structures."""
+_NOT_KNOWN = "", UNKNOWN_FORM
+"""A value that is not null, and that nothing can be compared with."""
+BEFORE_HISTORY = -2
+"""Number of the structure of an event from before the schema history, which was recorded anew."""
+_Origin = tuple[int, str]
+"""Number of the structure that has first had a column, and the name that it had there."""
+_AddedValue = tuple[Any, ValueForm]
+
+
+def _unwritten(forms: Forms) -> frozenset[str]:
+    """Return the columns that the table had when a record was written that lacks them."""
+    return frozenset(name for name, form in forms.items() if form == UNWRITTEN)
+
+
+class AddedColumns:
+    """Complete the events of one table.
+
+    Args:
+        cfg: The connector's configuration.
+        table: The structure of now.
+        now: Its columns.
+        versions: All structures that the table has had; empty where they are not known.
+    """
+
+    def __init__(
+        self, cfg: ConnectorConfig, table: Table, now: ComparedColumns, versions: Sequence[StructureVersion]
+    ) -> None:
+        self._cfg, self._now = cfg, now
+        self._tables = [version.table for version in versions] or [table]
+        self._renamed = [dict(version.renamed) for version in versions] or [{}]
+        self._columns = {f: c for c in table.columns if (f := column_field(cfg, c)) in self._now.declared}
+        self._fields: Sequence[Set[str]] | None = None
+        self._origins: dict[int, Mapping[str, _Origin]] = {}
+        self._values: dict[_Origin, _AddedValue | None] = {}
+        self._forms: dict[tuple[int, tuple[str, ...]], tuple[Forms | None, Forms]] = {}
+
+    def complete(self, event: EventRecord, structure: int) -> EventRecord:
+        """Return an event whose row after it has the columns that are known.
+
+        Args:
+            event: The event.
+            structure: Number of the structure that the table had then, ``UNKNOWN_STRUCTURE``, or ``BEFORE_HISTORY``.
+        """
+        row = event.after
+        if row is None or self._columns.keys() <= row.keys():
+            return event
+        if structure == UNKNOWN_STRUCTURE and (structure := self._newest_with(row.keys())) == UNKNOWN_STRUCTURE:
+            return event
+        found: dict[str, _AddedValue] = {}
+        had = frozenset() if event.forms is None or structure == BEFORE_HISTORY else _unwritten(event.forms)
+        for name in sorted(self._columns.keys() - row.keys() - had):
+            value = self._value_in(event, name, structure)
+            if value is not None:
+                found[name] = value
+        if not found:
+            return event
+        values = {name: value for name, (value, _) in found.items()}
+        return replace(event, after={**row, **values}, forms=self._forms_with(event.forms, found))
+
+    def _value_in(self, event: EventRecord, name: str, structure: int) -> _AddedValue | None:
+        """Return the value of a column that an event lacks, and its form; None where it is not told."""
+        row = event.after or {}
+        version, then = self._origins_since(structure).get(self._columns[name].name, (structure, ""))
+        if version != structure:
+            return self._told(version, then)
+        if not then:
+            return None
+        column = self._column(version, then)
+        field = column_field(self._cfg, column)
+        if field not in row:
+            return None
+        forms = self._now.forms if event.forms is None else event.forms
+        return row[field], forms.get(field) or self._form(self._tables[version], column)
+
+    def _newest_with(self, fields: Set[str]) -> int:
+        """Return the number of the newest structure that has these fields alone."""
+        if self._fields is None:
+            self._fields = [self._fields_of(table) for table in self._tables]
+        return next((n for n in reversed(range(len(self._fields))) if self._fields[n] == fields), UNKNOWN_STRUCTURE)
+
+    def _fields_of(self, table: Table) -> Set[str]:
+        try:
+            return frozenset(compared_columns(self._cfg, table).declared)
+        except SchemaError:  # one of its columns could not be represented, so there is no event of it
+            return frozenset()
+
+    def _origins_since(self, structure: int) -> Mapping[str, _Origin]:
+        """Return where the columns of now come from, seen from a structure."""
+        known = self._origins.get(structure)
+        if known is None:
+            first = max(structure, -1)
+            known = {c.name: (structure, c.name) for c in self._tables[first].columns} if first >= 0 else {}
+            for number in range(first + 1, len(self._tables)):
+                renamed = self._renamed[number]
+                stayed = {name: origin for name, origin in known.items() if name not in renamed.values()}
+                known = {
+                    c.name: known.get(renamed[c.name], (number, c.name))
+                    if c.name in renamed
+                    else stayed.get(c.name, (number, c.name))
+                    for c in self._tables[number].columns
+                }
+            self._origins[structure] = known
+        return known
+
+    def _column(self, version: int, name: str) -> Column:
+        return next(column for column in self._tables[version].columns if column.name == name)
+
+    def _told(self, version: int, name: str) -> _AddedValue | None:
+        """Return the value that rows got when a column was added, and its form; None where no statement tells it."""
+        origin = version, name
+        if origin not in self._values:
+            self._values[origin] = self._find_told(self._tables[version], self._column(version, name))
+        return self._values[origin]
+
+    def _find_told(self, table: Table, column: Column) -> _AddedValue | None:
+        if not column.has_known_default:
+            return None
+        options = table_options.table_options(self._cfg, table)
+        change = options.treatment(column).change
+        if change is not None and (column.default is not None or change.text):
+            return _NOT_KNOWN
+        try:
+            form = self._form(table, column)
+            if column.default is None:
+                return None, form
+            text = None if self._cfg.is_ticdc else envelope_text(table, options).insert_text.get(column.name)
+        except (SchemaError, KeyError):
+            return _NOT_KNOWN
+        return _NOT_KNOWN if text is None else (json.loads(text), form)
+
+    def _form(self, table: Table, column: Column) -> ValueForm:
+        """Return the form of a column's values under a structure; that of now where it is declared as now."""
+        field, now = column_field(self._cfg, column), self._now
+        then = compared_columns(self._cfg, table)
+        if not now.has_schemas and then.declared[field] != now.declared.get(field):
+            return then.declared[field]
+        return then.forms[field]
+
+    def _forms_with(self, forms: Forms | None, found: Mapping[str, _AddedValue]) -> Forms:
+        """Return forms with those of values that were found."""
+        key = id(forms), tuple(found)
+        known = self._forms.get(key)
+        if known is None or known[0] is not forms:
+            base = self._now.forms if forms is None else forms
+            known = self._forms[key] = forms, {**base, **{name: form for name, (_, form) in found.items()}}
+        return known[1]
