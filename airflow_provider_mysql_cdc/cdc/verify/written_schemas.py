@@ -70,7 +70,10 @@ class WrittenSchemas:
         if isinstance(forms, SchemaForms):
             if not self._schemas:
                 self._add_schemas()
-            (self._require_key if part == "key" else self._require_envelope)(forms.schema)
+            try:
+                (self._require_key if part == "key" else self._require_envelope)(forms.schema)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise UnreadableRecord(f"the schema of the {part} is none of Connect's ({error!r})") from error
         else:
             if not self._forms:
                 self._add_forms()
@@ -101,7 +104,7 @@ class WrittenSchemas:
             _require(bare in self._schemas.get(bare["field"], (bare,)), "value", column["field"], column.get("type"))
 
     def _add_schemas(self) -> None:
-        for _, fields in self._possible_fields():
+        for fields in self._possible_fields():
             for field in fields:
                 bare, known = _bare(field), self._schemas.setdefault(field["field"], [])
                 if bare not in known:
@@ -112,16 +115,17 @@ class WrittenSchemas:
             for name, form in forms.items():
                 self._forms.setdefault(name, set()).add(form)
 
-    def _possible_fields(self) -> Iterator[tuple[Table, list[ConnectSchema]]]:
+    def _possible_fields(self) -> Iterator[list[ConnectSchema]]:
         for table in self._tables:
-            options = table_options.table_options(self._cfg, table)
-            columns = _record_columns(table, options)
-            for variant in _possible_options(table, options):
-                with suppress(SchemaError):
-                    yield table, [field_schema(c, variant, names=options.field_names) for c in columns]
+            with suppress(SchemaError):  # of such a structure there is no record
+                options = table_options.table_options(self._cfg, table)
+                columns = _record_columns(table, options)
+                for variant in _possible_options(table, options):
+                    with suppress(SchemaError):
+                        yield [field_schema(c, variant, names=options.field_names) for c in columns]
 
     def _possible_avro_forms(self) -> Iterator[Forms]:
-        for (_, fields), meta in product(self._possible_fields(), (True, False)):
+        for fields, meta in product(self._possible_fields(), (True, False)):
             struct: ConnectSchema = {"type": "struct", "fields": fields, "optional": False, "name": "a.Value"}
             with suppress(SchemaError, ValueError):
                 yield readable_schema(dumps(avro_schema(json.loads(dumps(struct)), meta=meta))).forms

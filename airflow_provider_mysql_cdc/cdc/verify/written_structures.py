@@ -256,5 +256,8 @@ class WrittenStructures:
 
 
 def _key_fields(cfg: ConnectorConfig, table: Table) -> tuple[str, ...]:
-    columns = key_columns(table, table_options.table_options(cfg, table))
+    try:
+        columns = key_columns(table, table_options.table_options(cfg, table))
+    except SchemaError:  # of such a structure there is no record
+        return ()
     return tuple(column_field(cfg, column) for column in columns)

@@ -127,6 +127,8 @@ EDITS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "more": lambda schema: schema["fields"].append({"type": "string", "optional": True, "field": "more"}),
     "twice": lambda schema: schema["fields"].append({"type": "string", "optional": True, "field": "op"}),
     "the row": lambda schema: field(schema, "after").update(optional=False),
+    "no source": lambda schema: field(schema, "source").update(type="string", fields=7),
+    "a field without a name": lambda schema: field(schema, "source")["fields"].append({"type": "string"}),
     "no envelope": lambda schema: schema.update(name="p.shop.t.Row"),
 }
 
@@ -180,3 +182,39 @@ def test_an_avro_schema_with_another_type_is_none_of_the_table() -> None:
     assert not accepts(written(records), read(records, *texts.row("1", "7")))
     keys = TableRecords(SMALL.replace("id INT", "id BIGINT"), AVRO, schemas)
     assert not written(records).wrote_key(read(records, keys.row("1", "7")[0], None))
+
+
+# Values of key columns whose texts JSON could have otherwise.
+OF_KEYS: dict[str, tuple[str, ...]] = {
+    "f FLOAT": ("0.10000000149011612", "3.4028234663852886e38", "1.401298464324817e-45", "-0", "16777216", "1e10"),
+    "g DOUBLE": ("4.9e-324", "1.7976931348623157e308", "1e22", "-0", "1e7", "0.001", "0.00099", "123456789.125"),
+    "r REAL": ("0.5", "1e21", "-1.5e-7"),
+    "p DECIMAL(30,10)": ("12345678901234567890.1000000000", "-0.0000000001", "0.0000000000"),
+    "u BIGINT UNSIGNED": ("18446744073709551615", "0"),
+    "s VARCHAR(300)": ("".join(map(chr, range(128))), "\u00e9\u2028\ufffd\U0001f600\U0010ffff", "", '"\\/'),
+    "j JSON": ('{"\u00e9": [1, 1.0, true, null, "\U0001f600\\u0001"]}', "[1e300]"),
+    "b VARBINARY(9)": ("\x00", ""),
+    "e ENUM('\u00e9')": ("\u00e9",),
+    "t TIME(6)": ("-838:59:59.000000",),
+    "x TINYINT(1)": ("1", "0"),
+}
+
+
+@for_each("name", OF_KEYS)
+@for_each(
+    "properties",
+    [
+        {part: "false" for part in SCHEMAS},
+        SCHEMAS,
+        AVRO,
+        SCHEMAS | {"decimal.handling.mode": "double", "event.contract": "1.9"},
+        SCHEMAS | {"decimal.handling.mode": "string", "bigint.unsigned.handling.mode": "precise"},
+    ],
+)
+def test_each_key_of_the_stream_is_in_its_bytes(name: str, properties: dict[str, str]) -> None:
+    by_name = {"message.key.columns": f"shop.t:{name[0]},id"}
+    records = TableRecords(f"CREATE TABLE t (id INT PRIMARY KEY, {name} NOT NULL)", properties | by_name)
+    of = written(records)
+    for value in OF_KEYS[name]:
+        key, *_ = records.row("1", value)
+        assert of.wrote_key(read(records, key, None)), (key, value)
