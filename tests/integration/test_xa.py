@@ -8,6 +8,7 @@ from typing import Any
 
 import pymysql
 import pytest
+from kit.private_mysql import Pool, reset_binlog
 from kit.records import duplicates, payload
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
@@ -15,6 +16,7 @@ from pipelinelib.pipeline import Pipeline
 from airflow_provider_mysql_cdc.cdc.drain import xa_transactions as xa_module
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
+from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 
 BULK = 400
 
@@ -170,6 +172,23 @@ def test_prepared_in_a_binlog_that_is_gone_stops_by_name(
     monkeypatch.undo()
     pipeline.drain()
     assert ids(pipeline) == [("c", 2)]
+
+
+def test_prepared_before_a_reset_of_the_binlog_stops_by_name(pipeline: Pipeline, pool: Pool, database: str) -> None:
+    """The first file has number 1 again, and no transaction before it; the remedy is carried out."""
+    with pool.lent() as server, server.connect() as conn:
+        pipeline.properties.update(server.properties())
+        execute(conn, f"CREATE DATABASE `{database}`", f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
+        with server.connect() as session:
+            execute(session, "XA START 'x'", f"INSERT INTO `{database}`.t VALUES (2)", "XA END 'x'", "XA PREPARE 'x'")
+        reset_binlog(conn)
+        pipeline.snapshot()
+        execute(conn, "XA COMMIT 'x'")
+        with pytest.raises(BinlogPurgedError, match="no longer in the binlog"):
+            pipeline.drain()
+        reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to="current")
+        assert pipeline.snapshot(again=True).complete
+        assert ids(pipeline) == [("r", 2)]
 
 
 @pytest.mark.parametrize("nth", [1, 3])

@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, UNREGISTERED_SERVER_ID
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs
+from airflow_provider_mysql_cdc.cdc.binlog.purged_files import ServerState
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event, open_stream
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -169,13 +170,16 @@ def find_prepared(
     with connect(cfg.connection_settings()) as conn:
         first = binary_logs(conn)[0][0]
         ((purged,),) = fetch_all(conn, "SELECT @@GLOBAL.gtid_purged")
+        state = ServerState.read(conn)
     log(f"XA transaction {xid} was prepared before this stream began; searching the binlog from {first} on")
     transactions, complete = XaTransactions(), False
     boundary = BinlogOffset(first, FILE_START, server_uuid=before.server_uuid)
     for event in _read_events(cfg, boundary, before, on_wait):
         if event.type == c.PREVIOUS_GTIDS_LOG_EVENT and event.file == first:
-            # The tables of a copied server have transactions that its binlog never had: they count as purged.
+            # The tables of a copied server have transactions that its binlog never had: they count as purged. After a
+            # RESET the first file has that number again, and a transaction may have been prepared before it.
             complete = file_number(first) == 1 and not purged and not str(ev.parse_previous_gtids(event))
+            complete = complete and state is not None and not state.resets and state.since_s <= event.timestamp
         elif event.type == c.QUERY_EVENT:
             statement = parse_xa(ev.parse_query(event).sql.strip())
             if statement is not None and statement[0] == "START":
@@ -191,7 +195,8 @@ def find_prepared(
         raise BinlogPurgedError(
             f"the rows of XA transaction {xid} are no longer in the binlog",
             where=f"XA COMMIT at {before}",
-            why=f"it was prepared before this stream began, and the server's binlog begins with {first}",
+            why=f"it was prepared before this stream began, and the server's binlog begins with {first}, before which "
+            "there may have been another one",
             remedy="give the batch up (DAG mysql_cdc_reset_offset with current), then take a new snapshot "
             "(mysql_cdc_snapshot with again=true): the rows are in the tables",
         )

@@ -13,6 +13,7 @@ from kit.memory_job import config
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.binlog.purged_files import ServerState
 from airflow_provider_mysql_cdc.cdc.drain import xa_transactions
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, find_prepared, parse_xa, read_rows
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
@@ -65,22 +66,29 @@ def test_a_commit_in_one_phase_leaves_nothing_behind() -> None:
 
 
 @for_each(
-    ("first", "previous", "purged", "lost"),
+    ("first", "previous", "purged", "state", "lost"),
     [
-        ("binlog.000001", "", "", False),
-        ("binlog.000002", "", "", True),
-        ("binlog.000001", "u:1-9", "", True),
-        ("binlog.000001", "", "u:1-9", True),
+        ("binlog.000001", "", "", ServerState(100, 0), False),
+        ("binlog.000002", "", "", ServerState(100, 0), True),
+        ("binlog.000001", "u:1-9", "", ServerState(100, 0), True),
+        ("binlog.000001", "", "u:1-9", ServerState(100, 0), True),
+        ("binlog.000001", "", "", ServerState(100, 1), True),
+        ("binlog.000001", "", "", ServerState(101, 0), True),
+        ("binlog.000001", "", "", None, True),
     ],
-    ids=["from the beginning", "a file is gone", "a restored backup", "a copy of another server"],
-)
+    ids=[
+        "from the beginning", "a file is gone", "a restored backup", "a copy of another server", "a reset",
+        "started since, maybe after a reset", "MySQL 5.7 does not tell",
+    ],
+)  # fmt: skip
 def test_rows_that_were_never_seen_are_lost_unless_the_binlog_is_complete(
-    monkeypatch: pytest.MonkeyPatch, first: str, previous: str, purged: str, lost: bool
+    monkeypatch: pytest.MonkeyPatch, first: str, previous: str, purged: str, state: ServerState | None, lost: bool
 ) -> None:
     """In a complete binlog a transaction that is not found had no rows."""
     monkeypatch.setattr(xa_transactions, "connect", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(xa_transactions, "binary_logs", lambda _: [(first, 9000)])
     monkeypatch.setattr(xa_transactions, "fetch_all", lambda *_: [(purged,)])
+    monkeypatch.setattr(ServerState, "read", lambda _: state)
     monkeypatch.setattr(ev, "parse_previous_gtids", lambda e: e.set)
     monkeypatch.setattr(ev, "parse_query", lambda e: e)
 
@@ -88,7 +96,7 @@ def test_rows_that_were_never_seen_are_lost_unless_the_binlog_is_complete(
         return SimpleNamespace(type=kind, file=first, start_pos=pos, end_pos=pos + 9, buf=b"\0", body=0, **more)
 
     events = [
-        at(c.PREVIOUS_GTIDS_LOG_EVENT, 120, set=previous),
+        at(c.PREVIOUS_GTIDS_LOG_EVENT, 120, set=previous, timestamp=100),
         at(c.GTID_LOG_EVENT, 150),
         at(c.QUERY_EVENT, 160, sql=f"XA START {XID}"),
         at(c.XA_PREPARE_LOG_EVENT, 190),
@@ -115,6 +123,7 @@ def test_rows_of_a_transaction_are_read_on_the_server_that_has_prepared_it(monke
     monkeypatch.setattr(xa_transactions, "connect", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(xa_transactions, "binary_logs", lambda _: [("binlog.000002", 9000)])
     monkeypatch.setattr(xa_transactions, "fetch_all", lambda *_: [("",)])
+    monkeypatch.setattr(ServerState, "read", lambda _: None)
     assert list(read_rows(config(), PreparedXa(XID, "binlog.000002", 198, 600), "one")) == []
     with pytest.raises(BinlogPurgedError):
         find_prepared(config(), XID, BinlogOffset("binlog.000002", 900, None, "two"), lambda line: None)
