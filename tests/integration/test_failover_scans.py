@@ -17,6 +17,7 @@ from kit.tcp_proxy import TcpProxy
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 
 
@@ -92,10 +93,10 @@ def test_an_ad_hoc_snapshot_that_is_half_read_begins_again_on_another_server(
     assert any("begins again: the stream goes on at another server" in line for line in pipeline.lines), pipeline.lines
 
 
-def test_a_failover_between_the_tables_and_the_view_begins_the_snapshot_again(
+def test_a_failover_between_the_tables_and_the_view_of_a_snapshot_is_one_to_retry(
     pair: Pair, properties: dict[str, str], database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tables were read on one server, the view is opened on the other; no retry of the task is needed."""
+    """The tables were read on one server, the view would be opened on the other; the retry reads all there."""
     proxy = TcpProxy("127.0.0.1", pair.primary.server.port)
     mysql = {"database.hostname": "127.0.0.1", "database.port": str(proxy.port)}
     pipeline = Pipeline(properties | pair.primary.server.properties() | mysql | table_rig.FLAT)
@@ -113,9 +114,10 @@ def test_a_failover_between_the_tables_and_the_view_begins_the_snapshot_again(
 
     monkeypatch.setattr(faults, "fault_point", fail_over)
     try:
-        result = pipeline.snapshot()
-        assert result.complete and passed
-        assert any("another server answers" in line for line in pipeline.lines)
+        with pytest.raises(ServerChangedError, match="than the one that is read") as caught:
+            pipeline.snapshot()
+        assert passed and caught.value.can_retry
+        assert pipeline.snapshot().complete
         execute(pair.primary.root, f"USE `{database}`", *changes("aa"))
         pipeline.drain()
         require_equal(pipeline, pair, database, "aa", "bb")

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from kit.failover_rig import assert_exact, committed, insert
 from kit.replication import Node, Pair
 from kit.sql import execute, rows
 from kit.tcp_proxy import tcp_proxy
+from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError, ServerChangedError, SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    CdcError,
+    RunInProgressError,
+    ServerChangedError,
+    SourceConnectionError,
+)
 from airflow_provider_mysql_cdc.cdc.job.run_lock import hold_run_lock
 from airflow_provider_mysql_cdc.cdc.model.finding import WARNING
 from airflow_provider_mysql_cdc.cdc.operate.check_setup import check_setup
@@ -165,6 +173,70 @@ def test_a_server_that_is_refused_is_not_passed_over(pair: Pair, properties: dic
     second.follow(first)
 
 
+def test_a_server_that_was_left_behind_is_not_read(pair: Pair, properties: dict[str, str], database: str) -> None:
+    """It was read from, and answers, behind the one that was promoted while it did not."""
+    first, second = pair.primary, pair.replica
+    pipeline = Pipeline(properties | hosts(pair) | FLAT)
+    pipeline.snapshot()
+    pair.catch_up()
+    second.promote()
+    insert(second.root, database, 10)
+    drained = DrainedOffset.from_state(pipeline.store.load())
+    looks: list[Callable[[], object]] = [
+        pipeline.drain,
+        lambda: read_binlog_state(pipeline.cfg, drained),
+        lambda: read_stream_state(pipeline.cfg),
+    ]
+    for look in looks:
+        with pytest.raises(ServerChangedError, match="left behind") as caught:
+            look()
+        assert first.uuid in caught.value.where and f"{second.uuid}) has executed" in caught.value.why
+    first.follow(second)
+    pair.primary, pair.replica = second, first
+    pair.catch_up()
+    pipeline.drain()
+    assert_exact(pipeline, second.root, database)
+
+    first.detach()
+    insert(second.root, database, 11)
+    with pytest.raises(ServerChangedError, match="left behind") as caught:
+        pipeline.drain()
+    assert "set database.hostname to it alone" in caught.value.remedy
+    alone = dict(pipeline.properties)
+    pipeline.properties.update(second.server.properties())
+    pipeline.drain()
+    assert committed(pipeline).server_uuid == second.uuid
+    assert_exact(pipeline, second.root, database)
+    pipeline.properties = alone
+    first.follow(second)
+    execute(first.root, "SET GLOBAL super_read_only=OFF")
+    insert(first.root, database, 500)  # errant: an administrator's
+    pipeline.drain()
+    assert lines_about(pipeline, "by itself; if it is promoted")
+
+
+@pytest.mark.exhaustive
+def test_of_servers_without_gtids_none_is_read_unless_one_follows_the_other(
+    pair: Pair, properties: dict[str, str], database: str
+) -> None:
+    pipeline = Pipeline(properties | hosts(pair) | FLAT)
+    pipeline.snapshot()
+    pair.catch_up()
+    roots = pair.primary.root, pair.replica.root
+    execute(pair.replica.root, "STOP REPLICA", "CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION=0", "START REPLICA")
+    for mode in ("ON_PERMISSIVE", "OFF_PERMISSIVE"):
+        for root in roots:
+            execute(root, f"SET GLOBAL gtid_mode='{mode}'")
+    pipeline.drain()
+    pair.replica.detach()
+    with pytest.raises(ServerChangedError, match="left behind") as caught:
+        pipeline.drain()
+    assert "without GTIDs" in caught.value.why
+    for mode in ("ON_PERMISSIVE", "ON"):
+        for root in roots:
+            execute(root, f"SET GLOBAL gtid_mode='{mode}'")
+
+
 def test_servers_none_of_which_answers_are_each_named(pair: Pair, properties: dict[str, str], database: str) -> None:
     pipeline = Pipeline(properties | hosts(pair) | FLAT)
     pipeline.properties["database.hostname"] = "127.0.0.1:1,127.0.0.1:2"
@@ -182,6 +254,41 @@ def test_a_preflight_checks_each_server(pair: Pair, properties: dict[str, str]) 
     assert [report.ok for report in reports] == [True, True, True]
     assert all("reachable at" in report.reached for report in reports[:2])
     assert reports[2].system == "MySQL 127.0.0.1:1" and [f.level for f in reports[2].findings] == [WARNING]
+
+
+@pytest.mark.parametrize("kind", ["drain", "snapshot"])
+def test_one_connection_that_another_server_answers_ends_the_job(
+    pair: Pair, properties: dict[str, str], database: str, kind: str
+) -> None:
+    """Whichever connection it is: an address with two servers, of which the other one is stale."""
+    first, second = pair.primary, pair.replica
+    second.detach()
+    with tcp_proxy("127.0.0.1", first.server.port) as proxy:
+        pipeline = Pipeline(properties | first.server.properties() | FLAT)
+        pipeline.properties["database.port"] = str(proxy.port)
+        pipeline.snapshot()
+        run = pipeline.drain if kind == "drain" else lambda: pipeline.snapshot(again=True)
+        refusals = []
+        step = many(5, 1)
+        for number in range(0, 99, step):
+            insert(first.root, database, 1000 + number)
+            if kind == "snapshot":
+                pipeline.drain()
+            proxy.lead_one_to("127.0.0.1", second.server.port, number=number)
+            try:
+                run()
+            except CdcError as error:
+                refusals.append(number)
+                text = error.message()
+                assert error.can_retry and first.uuid in text and second.uuid in text, (number, text)
+            if not proxy.led_one():
+                proxy.lead_none()
+                break
+            run()
+            pipeline.drain()
+            assert committed(pipeline).server_uuid == first.uuid
+        assert refusals == list(range(0, number, step)), "each connection asks who answers"
+        assert pipeline.verify().equal
 
 
 def test_a_proxy_that_leads_to_another_server_in_the_middle_of_a_batch(

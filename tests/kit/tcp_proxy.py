@@ -56,6 +56,7 @@ class TcpProxy:
         self._random = random.Random(7)
         self.stalls = self.breaks = 0
         self._next: tuple[str, int, int] | None = None
+        self._elsewhere: dict[int, tuple[str, int]] = {}
         self.led_elsewhere = False
         self._open: list[socket.socket] = []
         self._turns = threading.Lock()
@@ -96,6 +97,24 @@ class TcpProxy:
         """Lead connections that are opened from now on to another server; the others stay where they are."""
         self._to = host, port
 
+    def lead_one_to(self, host: str, port: int, *, number: int) -> None:
+        """Lead one connection to another server, as an address with two servers does.
+
+        Args:
+            host: The other server's host.
+            port: Its port.
+            number: How many connections are accepted before it, from now on.
+        """
+        self._elsewhere = {self.connections + number: (host, port)}
+
+    def lead_none(self) -> None:
+        """Lead no connection elsewhere any more."""
+        self._elsewhere = {}
+
+    def led_one(self) -> bool:
+        """Return whether the connection of ``lead_one_to`` was made."""
+        return not self._elsewhere
+
     def throttle(self, bytes_a_second: float | None) -> None:
         """Limit what comes from the server, on each connection."""
         self._rate = bytes_a_second
@@ -124,7 +143,7 @@ class TcpProxy:
         while True:
             try:
                 near, _ = self._server.accept()
-                far = socket.create_connection(self._to)
+                far = socket.create_connection(self._elsewhere.pop(self.connections, self._to))
             except OSError:
                 return
             number, self.connections = self.connections, self.connections + 1

@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace, TracebackType
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.binlog import connect as mysql_connect
+from airflow_provider_mysql_cdc.cdc.binlog import dump
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.gtid_search import GtidSearch
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
@@ -208,10 +211,13 @@ class Source:
         """Return the transactions of all servers, each once."""
         return list({change.gtid: change for life in self.lives.values() for change in life.changes}.values())
 
-    def connect(self, *_: Any, **__: Any) -> Connection:
-        """Return a connection to the server under the address."""
+    def connect(self, settings: ConnectionSettings | None = None, **_: Any) -> Connection:
+        """Return a connection to the server under the address; another one than that of the settings is refused."""
         self._ask()
-        return Connection(self.address)
+        connection = Connection(self.address)
+        if settings is not None:
+            mysql_connect._require_server(connection, settings)
+        return connection
 
     # -- tables, as the stage asks for them -----------------------------------------------------------------------
 
@@ -257,9 +263,10 @@ class Source:
         file, pos = search.place or (FILE, ends[-1])
         return BinlogOffset(file, pos, None, conn.server.uuid), search
 
-    def read_origin(self, _: Any, file: str, server_uuid: str | None = None) -> str:
+    def read_origin(self, settings: ConnectionSettings, file: str, server_uuid: str | None = None) -> str:
         """Stand in for ``binlog.file_fingerprint.read_fingerprint``."""
-        self._ask()
+        self.connect(settings)
+        dump.require_same_server(Connection(self.address), BinlogOffset(file, 4, server_uuid=server_uuid))
         if file != FILE:
             raise BinlogPurgedError("no such file", where=file)
         return self.address.binlog.origin()
@@ -298,6 +305,7 @@ def _answers(server: Server) -> dict[str, Callable[[Sequence[Any]], list[dict[st
             {"mode": "ON", "held": server.executed.contains(args[0])}
         ],
         "SELECT @@GLOBAL.gtid_mode": lambda _: [{"mode": "ON"}],
+        "SELECT @@GLOBAL.gtid_purged": lambda _: [{"purged": str(server.purged)}],
         "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged": lambda _: [
             {"executed": str(server.executed), "purged": str(server.purged)}
         ],

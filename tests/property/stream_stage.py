@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import greenlet
 import pytest
 from stream_oracle import value
-from stream_source import binlog_event
+from stream_source import Connection, binlog_event
 from stream_world import StagedCondition, StagedLock, StagedThread, StagedTime, World
 from window_stage import windows
 
@@ -44,7 +44,7 @@ from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.operate import interrupted_snapshot, moved_batch, reset_offset
+from airflow_provider_mysql_cdc.cdc.operate import interrupted_snapshot, moved_batch, reset_offset, source_server
 from airflow_provider_mysql_cdc.cdc.operate import prepare_drain as before_drain
 from airflow_provider_mysql_cdc.cdc.operate import prepare_job as preparing
 from airflow_provider_mysql_cdc.cdc.operate import prepare_snapshot as before_snapshot
@@ -280,6 +280,8 @@ class Opener:
 class NoLock:
     """Stand in for the run lock: it keeps no second run away, as after a failover."""
 
+    server_uuid = None
+
     def __enter__(self) -> NoLock:
         return self
 
@@ -334,6 +336,8 @@ def _nothing(*_: Any, **__: Any) -> Any:
 def _outside(patch: pytest.MonkeyPatch) -> None:
     """Lead to the world's source, Kafka and ledger."""
     patch.setattr(origin, "read_fingerprint", _of_source("read_origin"))
+    # The first connection of a job: what happens before it is no step of the job.
+    patch.setattr(source_server, "connect", lambda _: Connection(ModelRangeWriter.world.source.address))
     asking = (preparing, before_drain, before_snapshot, interrupted_snapshot, moved_batch, reset_offset, one_binlog)
     for module in (*asking, one_batch, driver_connection, snapshot_driver, snapshot_task):
         patch.setattr(module, "connect", _of_source("connect"))
@@ -396,7 +400,7 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(one_batch, name, _nothing)
     patch.setattr(reset_offset, "history_difference", _nothing)
     patch.setattr(one_batch, "create_writer", ModelWriter)
-    patch.setattr(ConnectorConfig, "properties", lambda self: self)  # made once, and used again
+    patch.setattr(ConnectorConfig, "properties", lambda self: self.of_server(None))  # made once, and used again
     for module in (drain_driver, snapshot_driver, drain_job):
         patch.setattr(module, "ConnectorConfig", SimpleNamespace(from_properties=lambda given: given))
     patch.setattr(stage_runner, "Coordinator", Coordinator)

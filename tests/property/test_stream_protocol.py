@@ -20,6 +20,7 @@ from stream_oracle import Reads
 from stream_stage import ModelWriter, on_stage
 from stream_world import StagedLedger
 
+from airflow_provider_mysql_cdc.cdc.binlog import connect as mysql_connect
 from airflow_provider_mysql_cdc.cdc.binlog import dump, position
 from airflow_provider_mysql_cdc.cdc.binlog import file_fingerprint as origin
 from airflow_provider_mysql_cdc.cdc.commit import reconcile, takeover
@@ -142,6 +143,7 @@ def _servers_alike(patch: pytest.MonkeyPatch) -> None:
     _binlogs_of_one_name_alike(patch)
     for module in (dump, position):
         patch.setattr(module, "require_same_server", lambda *_: None)
+    patch.setattr(mysql_connect, "_require_server", lambda *_: None)
 
 
 def _snapshot_leaves_a_gap(patch: pytest.MonkeyPatch) -> None:

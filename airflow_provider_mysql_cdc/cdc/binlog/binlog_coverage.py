@@ -33,6 +33,7 @@ class ReplicaChannel:
         delay_s: Seconds by which they are delayed on purpose.
         lists: Filters that leave changes out.
         source_uuid: server_uuid of the other server; empty before the first connection to it.
+        receives: Whether it is connected to the other server: ``Yes``, ``No``, or ``Connecting``.
     """
 
     name: str
@@ -41,6 +42,7 @@ class ReplicaChannel:
     delay_s: int = 0
     lists: FilterLists = field(default_factory=FilterLists)
     source_uuid: str = ""
+    receives: str = "Yes"
 
     def __str__(self) -> str:
         return f"{self.source}, channel {self.name!r}" if self.name else self.source
@@ -157,6 +159,7 @@ def replica_channels(conn: Any) -> Iterator[ReplicaChannel]:
             int(values.get("SQL_Delay") or 0),
             FilterLists.of(((name, str(values.get(name) or "")) for name in _FILTERS), ignores_case=folds),
             str(values.get("Source_UUID") or ""),
+            str(values.get("Replica_IO_Running")),
         )
 
 

@@ -23,7 +23,13 @@ from airflow_provider_mysql_cdc.cdc.binlog.query_deadline import (
 )
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import TLS_ERROR, from_exception, is_broken_connection
 from airflow_provider_mysql_cdc.cdc.binlog.session import prepare_session
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceConnectionError, SourceError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    CdcError,
+    ConfigError,
+    ServerChangedError,
+    SourceConnectionError,
+    SourceError,
+)
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 
 __all__ = ["ConnectionSettings", "answering_server", "connect", "fetch_all", "fetch_dicts"]
@@ -55,6 +61,7 @@ def connect(settings: ConnectionSettings, *, replication: bool = False) -> Any:
         SourceConnectionError: The server cannot be reached, is no MySQL server, or does not encrypt although that was
             asked for (FAULT-21); it has got neither account nor password then.
         ConfigError: A certificate file cannot be read, or the driver lacks an option or a package.
+        ServerChangedError: Another server answers than the one that ``settings.server_uuid`` names.
     """
     deadline = time.monotonic() + login_seconds(settings)
     for delay_s in LOGIN_DELAYS_S:
@@ -78,7 +85,7 @@ def login_seconds(settings: ConnectionSettings) -> float:
 
 def _connect_once(settings: ConnectionSettings, *, replication: bool) -> Any:
     try:
-        conn = _open(settings, _tls_context(settings), _driver_arguments(settings))
+        conn = _open_checked(settings)
     except CdcError:
         raise
     except Exception as error:
@@ -94,11 +101,39 @@ def _connect_once(settings: ConnectionSettings, *, replication: bool) -> Any:
     return conn
 
 
+def _open_checked(settings: ConnectionSettings) -> Any:
+    conn = _open(settings, _tls_context(settings), _driver_arguments(settings))
+    try:
+        _require_server(conn, settings)
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+def _require_server(conn: Any, settings: ConnectionSettings) -> None:
+    """Refuse the answer of another server: an address may lead to several, and move from one to the other."""
+    if settings.server_uuid is None:
+        return
+    answering = answering_server(conn)
+    if answering.lower() != settings.server_uuid.lower():
+        raise ServerChangedError(
+            "another server answers than the one that is read",
+            where=settings.address(),
+            why=f"server {settings.server_uuid} is read, and server {answering} answers on this connection; positions, "
+            "tables and locks of the one mean nothing on the other",
+            remedy="run the task again: after a failover it looks for the place of the stream on the server that "
+            "answers then. If this comes again without a failover, the address leads to several servers (DNS, a "
+            "proxy): let database.hostname lead to one",
+            retriable=True,
+        )
+
+
 def _set_timeouts(conn: Any, settings: ConnectionSettings) -> None:
     """Set the deadlines for answers on a connection (``query_deadline``); until here, those of the login hold."""
 
     def open_another() -> Any:
-        return _open(settings, _tls_context(settings), _driver_arguments(settings))
+        return _open_checked(settings)
 
     def lost_reason() -> str | None:
         return connection_lost_reason(open_another, conn.thread_id())

@@ -115,7 +115,7 @@ def with_fingerprint(conn: Any, settings: ConnectionSettings, offset: BinlogOffs
     Raises:
         SourceError: See ``read_fingerprint``.
     """
-    fingerprint = read_fingerprint(settings, offset.file)
+    fingerprint = read_fingerprint(settings, offset.file, offset.server_uuid)
     created_s = fingerprint.partition(".")[0]
     remaining_s = "GREATEST(0, LEAST(1, %s + 1 - UNIX_TIMESTAMP(NOW(6))))"
     fetch_all(conn, f"SELECT SLEEP({remaining_s})", (int(created_s),))

@@ -71,9 +71,12 @@ def end_of_binlog(conn: Any, settings: ConnectionSettings) -> BinlogOffset:
         settings: How to reach the same server (REPLICATION SLAVE).
 
     Raises:
+        BinlogPurgedError: The binary logs were reset between the two.
         SourceError: See ``current_offset`` and ``file_fingerprint.read_fingerprint``.
     """
-    return with_fingerprint(conn, settings, current_offset(conn))
+    end = with_fingerprint(conn, settings, current_offset(conn))
+    _require_executed_gtids(conn, end)
+    return end
 
 
 def wait_for_visible_offset(conn: Any, wait_s: float) -> tuple[BinlogOffset, bool]:

@@ -17,6 +17,8 @@ from typing import Any
 import pymysql
 from pymysql.constants import CR
 
+from airflow_provider_mysql_cdc.cdc.errors import SourceError
+
 FINAL_READ_S = 1.0
 """Seconds given to an answer that was sent while the server was being asked."""
 _UNREACHABLE = frozenset({CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST})
@@ -94,7 +96,7 @@ def connection_lost_reason(open_another: Callable[[], Any], thread_id: int) -> s
     """Return why a server will not answer on a connection any more, or None when it may.
 
     Args:
-        open_another: Opens another connection to the same server, within a limit of time.
+        open_another: Opens another connection to the same server, within a limit of time; refuses another server.
         thread_id: The connection's id on the server.
     """
     try:
@@ -103,6 +105,8 @@ def connection_lost_reason(open_another: Callable[[], Any], thread_id: int) -> s
         unreachable = not isinstance(error, pymysql.MySQLError) or error.args[:1][0] in _UNREACHABLE
         # A server that refuses (too many connections) is there.
         return f"the server cannot be reached on another connection either: {error}" if unreachable else None
+    except SourceError as error:
+        return f"on another connection {error.what}"
     try:
         with connection.cursor() as cursor:
             cursor.execute("SHOW PROCESSLIST")  # an account sees its own threads without any privilege

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -46,12 +46,14 @@ class ConnectorConfig:
         values: Parsed values of the declared properties that were given.
         families: What the families of properties say.
         notes: What a person should know: older names, properties without effect.
+        server_uuid: The one server that may answer on a connection; None for any.
     """
 
     texts: Mapping[str, str]
     values: Mapping[str, Any] = field(compare=False)
     families: PropertyFamilies = field(compare=False)
     notes: tuple[str, ...] = field(compare=False)
+    server_uuid: str | None = field(default=None, compare=False)
 
     @classmethod
     def from_properties(
@@ -263,7 +265,7 @@ class ConnectorConfig:
         )
 
     def connection_settings(self) -> ConnectionSettings:
-        """Return how to reach the MySQL server.
+        """Return how to reach the MySQL server; another one that answers is refused where it is known which one it is.
 
         Raises:
             ConfigError: There are several. Which one is asked is for ``operate.source_server`` alone to say.
@@ -275,7 +277,7 @@ class ConnectorConfig:
                 where=f"{F.DATABASE_HOSTNAME.name}={self.source_address()}",
                 remedy=f"name one server in {F.DATABASE_HOSTNAME.name} for this use",
             )
-        return servers[0]
+        return replace(servers[0], server_uuid=self.server_uuid)
 
     def servers(self) -> tuple[ConnectionSettings, ...]:
         """Return how to reach each server in ``database.hostname``, in order; the first one names the source."""
@@ -313,6 +315,14 @@ class ConnectorConfig:
         """
         address = {F.DATABASE_HOSTNAME.name: f"[{host}]" if ":" in host else host, F.DATABASE_PORT.name: str(port)}
         return ConnectorConfig.from_properties(self.properties() | address)
+
+    def of_server(self, server_uuid: str | None) -> ConnectorConfig:
+        """Return the configuration whose connections refuse the answer of another server.
+
+        Args:
+            server_uuid: The server; None for any.
+        """
+        return replace(self, server_uuid=server_uuid)
 
     @property
     def is_ticdc(self) -> bool:

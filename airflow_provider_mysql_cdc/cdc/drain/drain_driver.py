@@ -147,6 +147,7 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
     faults.set_current_driver()
     deadline = time.monotonic() + spec.run_for_s
     planned = PlannedBatch(BatchPlan.from_json(spec.plan), offsets_checked=False)
+    cfg = cfg.of_server(planned.plan.start.server_uuid)
     totals: dict[str, int] = {}
     settings = cfg.connection_settings()
     attempts = cfg[F.CONNECT_MAX_ATTEMPTS]

@@ -26,7 +26,7 @@ from typing import Any
 
 import pymysql
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError, SourceError
 from airflow_provider_mysql_cdc.cdc.job.lock_recovery import LockRecovery, server_start
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
@@ -53,12 +53,19 @@ class RunLock:
         lease_s: Seconds without a heartbeat after which the server frees it.
         owner: ``dag_id/run_id/task_id/map_index`` of this run.
         recovery: Takes the lock again when the server has restarted; None if it is lost then.
+        server_uuid: The server on which it is held.
     """
 
     def __init__(
-        self, conn: Any, prefix: str, lease_s: float, owner: str = "", recovery: LockRecovery | None = None
+        self,
+        conn: Any,
+        prefix: str,
+        lease_s: float,
+        owner: str = "",
+        recovery: LockRecovery | None = None,
+        server_uuid: str | None = None,
     ) -> None:
-        self._recovery = recovery
+        self._recovery, self.server_uuid = recovery, server_uuid
         self._conn, self._prefix, self._interval_s = conn, prefix, lease_s / HEARTBEATS_PER_LEASE
         self._owner_lock = owner_lock_name(prefix, owner)
         self._checked_lock = lock_name(prefix)
@@ -165,12 +172,12 @@ def hold_run_lock(settings: ConnectionSettings, prefix: str, owner: str, max_att
     """
     lease_s = max(settings.silence_timeout_s, 1.0)
     with connect(settings) as conn:
-        recovery = None
+        recovery, server_uuid = None, answering_server(conn)
         if max_attempts:
             again = partial(_acquire_free, prefix=prefix, owner=owner, lease_s=lease_s)
             recovery = LockRecovery(settings, max_attempts, again, server_start(conn))
         acquire(conn, prefix, owner, lease_s)
-        lock = RunLock(conn, prefix, lease_s, owner, recovery)
+        lock = RunLock(conn, prefix, lease_s, owner, recovery, server_uuid)
         try:
             yield lock
         finally:

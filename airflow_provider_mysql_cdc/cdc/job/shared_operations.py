@@ -17,18 +17,21 @@ class PropertiesKey:
 
     Args:
         key: The key (``encrypted_properties``).
+        server_uuid: The one server that may answer the task; None for any.
     """
 
     key: str
+    server_uuid: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {"key": self.key}
+        return {"key": self.key, "server": self.server_uuid}
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> PropertiesKey:
         """Read what ``to_json`` wrote."""
-        return cls(str(members["key"]))
+        server = members["server"]
+        return cls(str(members["key"]), None if server is None else str(server))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ def encrypted_properties(cfg: ConnectorConfig) -> tuple[str, TaskHandler]:
         cfg: The connector's configuration.
     """
     text, key = encrypt_properties(cfg.properties())
-    return text, PROPERTIES_KEY.handled_by(lambda task, request: PropertiesKey(key))
+    return text, PROPERTIES_KEY.handled_by(lambda task, request: PropertiesKey(key, cfg.server_uuid))
 
 
 def load_task_config(channel: CoordinatorClient, properties: str) -> ConnectorConfig:
@@ -36,5 +36,5 @@ def load_task_config(channel: CoordinatorClient, properties: str) -> ConnectorCo
         ConfigError: This host cannot read it, for example a converter's module is missing.
         StateError: The driver is gone.
     """
-    key = channel.call(PROPERTIES_KEY, EMPTY).key
-    return ConnectorConfig.from_properties(decrypt_properties(properties, key))
+    reply = channel.call(PROPERTIES_KEY, EMPTY)
+    return ConnectorConfig.from_properties(decrypt_properties(properties, reply.key)).of_server(reply.server_uuid)

@@ -28,6 +28,7 @@ class ConnectionSettings:
             works at the statement.
         client_name: ``topic.prefix``, by which replication clients of different streams are distinguished.
         driver_options: Further keyword arguments of ``pymysql.connect`` as (name, value) pairs.
+        server_uuid: server_uuid of the one server that may answer; None for any.
     """
 
     host: str
@@ -44,6 +45,7 @@ class ConnectionSettings:
     silence_timeout_s: float = 60.0
     client_name: str = ""
     driver_options: tuple[tuple[str, str | int], ...] = ()
+    server_uuid: str | None = None
 
     def address(self) -> str:
         """Return ``host:port`` for messages."""

@@ -87,7 +87,7 @@ def read_stream_state(cfg: ConnectorConfig) -> StreamState:
     Raises:
         CdcError: Kafka or the server cannot be read, or the ledger is damaged.
     """
-    with connect(at_server_of_ledger(cfg).connection_settings()) as conn:
+    with connect(at_server_of_ledger(cfg, newest=True).connection_settings()) as conn:
         topic = signal_topic_state(cfg)
         running = is_held(conn, cfg.topic_prefix)
         ledger = peek_ledger(cfg)  # after the topic: what was read from it meanwhile does not wait any more

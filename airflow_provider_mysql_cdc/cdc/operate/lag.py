@@ -157,7 +157,7 @@ def read_binlog_state(cfg: ConnectorConfig, drained: DrainedOffset) -> BinlogSta
     Raises:
         SourceError: The subclass that fits the server's error, for example when binary logging is off.
     """
-    with connect(at_server_of(cfg, drained.offset).connection_settings()) as conn:
+    with connect(at_server_of(cfg, drained.offset, newest=True).connection_settings()) as conn:
         return binlog_state(conn)
 
 

@@ -2,7 +2,8 @@
 
 The server that the stream was read from is kept if it answers. Otherwise it is the first one that has executed all
 transactions of the stream's offset, so that the stream can go on there; and if none has, the first one that answers. It
-is not asked here whether the stream can go on: a server that is refused stops the run, which names it.
+is not asked here whether the stream can go on: a server that is refused stops the run, which names it. A server that
+is behind another one of the list, from which it does not replicate, is refused here (``left_behind``).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
@@ -19,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.operate.left_behind import require_not_left_behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,46 +41,56 @@ class Answer:
 
 
 def at_one_server(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> ConnectorConfig:
-    """Return the configuration with the server of the stored offset; itself if it has one server.
+    """Return the configuration with the server of the stored offset, whose connections refuse any other one.
 
     Args:
-        cfg: The connector's configuration.
+        cfg: The connector's configuration; returned as it is if it was chosen before.
         store: Airflow's offset store.
         log: Receives one line of text.
 
     Raises:
+        ServerChangedError: It was left behind by another server of the list.
         SourceConnectionError: No server answers; each is named, and why.
         SourceError: A server answers, and refuses the account.
     """
-    return _at_server(cfg, lambda: _stored_offset(store), log)
+    if cfg.server_uuid is not None:
+        return cfg
+    if len(cfg.servers()) == 1:
+        with connect(cfg.connection_settings()) as conn:
+            return cfg.of_server(answering_server(conn))
+    return _at_server(cfg, lambda: _stored_offset(store), log, newest=True)
 
 
-def at_server_of_ledger(cfg: ConnectorConfig) -> ConnectorConfig:
+def at_server_of_ledger(cfg: ConnectorConfig, *, newest: bool = False) -> ConnectorConfig:
     """Return the configuration with the server that the ledger's last batch was read from; itself if it has one server.
 
     Args:
         cfg: The connector's configuration.
+        newest: Whether to refuse a server that was left behind by another one of the list.
 
     Raises:
+        ServerChangedError: It was left behind.
         SourceConnectionError: No server answers; each is named, and why.
         SourceError: A server answers, and refuses the account.
         SinkError: There are several servers, and Kafka does not answer.
     """
-    return _at_server(cfg, lambda: offset_of_ledger(kafka_clients.ledger(cfg).peek()))
+    return _at_server(cfg, lambda: offset_of_ledger(kafka_clients.ledger(cfg).peek()), newest=newest)
 
 
-def at_server_of(cfg: ConnectorConfig, offset: BinlogOffset | None) -> ConnectorConfig:
+def at_server_of(cfg: ConnectorConfig, offset: BinlogOffset | None, *, newest: bool = False) -> ConnectorConfig:
     """Return the configuration with the server of an offset; itself if it has one server.
 
     Args:
         cfg: The connector's configuration.
         offset: The stream's offset; None if it has none.
+        newest: Whether to refuse a server that was left behind by another one of the list.
 
     Raises:
+        ServerChangedError: It was left behind.
         SourceConnectionError: No server answers; each is named, and why.
         SourceError: A server answers, and refuses the account.
     """
-    return _at_server(cfg, lambda: offset)
+    return _at_server(cfg, lambda: offset, newest=newest)
 
 
 def offset_of_ledger(ledger: LedgerState) -> BinlogOffset | None:
@@ -100,7 +112,11 @@ def _stored_offset(store: OffsetStore) -> BinlogOffset | None:
 
 
 def _at_server(
-    cfg: ConnectorConfig, read_offset: Callable[[], BinlogOffset | None], log: Log = lambda _: None
+    cfg: ConnectorConfig,
+    read_offset: Callable[[], BinlogOffset | None],
+    log: Log = lambda _: None,
+    *,
+    newest: bool,
 ) -> ConnectorConfig:
     servers = cfg.servers()
     if len(servers) == 1:
@@ -112,7 +128,10 @@ def _at_server(
         f"of the servers in database.hostname, {chosen.settings.address()} (server {chosen.uuid}){kept} answers"
         + "".join(f"; {reason}" for reason in reasons)
     )
-    return cfg.at_server(chosen.settings.host, chosen.settings.port)
+    if newest and offset is not None:
+        others = [server for server in servers if server != chosen.settings]
+        require_not_left_behind(chosen.settings, others, cfg.counts_gtid_source, log)
+    return cfg.at_server(chosen.settings.host, chosen.settings.port).of_server(chosen.uuid)
 
 
 def choose(asked: Iterable[Answer | SourceConnectionError], *, any_fits: bool) -> tuple[Answer, list[str]]:

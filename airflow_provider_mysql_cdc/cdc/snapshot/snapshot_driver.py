@@ -33,7 +33,7 @@ from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessag
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import prepare_topics, require_written_topics, topic_partitions
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import require_first_in_history, require_own_history
@@ -119,6 +119,7 @@ def run_snapshot(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
         run_lock.hold_run_lock(cfg.connection_settings(), cfg.topic_prefix, spec.owner) as lock,
         JobLedger(cfg, spec.run or taskless_run_id()) as job,
     ):
+        cfg = cfg.of_server(lock.server_uuid)
         try:
             with named_errors(cfg):
                 rows, offset = _SnapshotDriver(cfg, plan, job, runner, log, bool(spec.options.get(SOME_TABLES))).run()
@@ -161,8 +162,7 @@ class _SnapshotDriver:
         raise StateError(
             "no consistent view could be opened: tables changed between reading their definitions and opening it",
             where=", ".join(changed_tables[:5]),
-            why=f"captured tables were created, dropped or renamed, or another server answered, in each of "
-            f"{MAX_ATTEMPTS} tries",
+            why=f"captured tables were created, dropped or renamed in each of {MAX_ATTEMPTS} tries",
             remedy="run the task again after these statements, or exclude short-lived tables from the stream "
             "(table.exclude.list)",
             retriable=True,
@@ -272,9 +272,6 @@ class _SnapshotDriver:
 
         def find_changes(view: ConsistentView) -> list[str]:
             lower_case_table_names = definitions.lower_case_table_names
-            if not comparable(start_offset, view.offset):
-                # A failover between reading the tables and opening the view: nothing of them holds there.
-                return [f"another server answers ({view.offset.server_uuid}) than before ({start_offset.server_uuid})"]
             if self.plan.gapless:
                 require_drained(self.cfg, self.plan.start, view.offset)
             return tables_created_since(self.cfg, listed, start_offset, view.offset, lower_case_table_names)

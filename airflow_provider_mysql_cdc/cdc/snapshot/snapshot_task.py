@@ -29,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import ListEntry
-from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import hold_tables, require_server, set_view_limits
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import hold_tables, set_view_limits
 from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import (
     RangeFaultPoints,
     RangeWriter,
@@ -106,7 +106,6 @@ def snapshot_task(index: int, arguments: StageArguments[SnapshotInputs]) -> dict
                 view = _join_view(conn, channel, [table for table in inputs.tables if cfg.captures(table)])
                 if view is None:  # the driver reads the tables again and starts new tasks
                     return {}
-                require_server(conn, view.offset.server_uuid)
                 headers = table_options.headers(cfg, inputs.run_id)
                 task = SnapshotTask(
                     cfg, plan, index, conn, sink, channel, inputs.tables, inputs.partitions, view, headers

@@ -127,7 +127,8 @@ def test_which_captured_tables_are_left_out(
 
 def test_the_old_statement_is_tried_only_where_the_new_one_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    old = {"Master_Host": "p", "Master_Port": 1, "Slave_SQL_Running": "Yes", "SQL_Delay": 0, "Channel_Name": ""}
+    old: dict[str, Any] = {"Slave_IO_Running": "Yes"}
+    old |= {"Master_Host": "p", "Master_Port": 1, "Slave_SQL_Running": "Yes", "SQL_Delay": 0, "Channel_Name": ""}
 
     def answer(conn: Any, sql: str) -> list[dict[str, Any]]:
         asked.append(sql)

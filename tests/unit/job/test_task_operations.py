@@ -73,7 +73,7 @@ READY, OPENED = snapshot.READY.operation, snapshot.OPENED.operation
 AGAIN = snapshot.READY.named("again1").operation
 
 CALLS: list[tuple[TaskOperation[Any, Any], Any, Mapping[str, Any], Any, Mapping[str, Any]]] = [
-    (shared.PROPERTIES_KEY, EMPTY, {"op": "key"}, PropertiesKey("k"), {"key": "k"}),
+    (shared.PROPERTIES_KEY, EMPTY, {"op": "key"}, PropertiesKey("k", "u-1"), {"key": "k", "server": "u-1"}),
     (
         shared.SCHEMA_ID,
         SchemaIdRequest("key", "t-key", "{}", "table d.t"),

@@ -54,7 +54,7 @@ class Rig:
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, cfg: ConnectorConfig) -> None:
-        self.cfg, self.kafka, self.lines = cfg, MemoryKafka(), list[str]()
+        self.cfg, self.kafka, self.lines = cfg.of_server("u"), MemoryKafka(), list[str]()
         self.store, self.checked = MemoryOffsetStore(), list[str]()
         self.job = memory_job(monkeypatch, cfg, self.kafka)
         self.obstacle: str | None = None

@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.operate import prepare_snapshot as before_sn
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 
-CFG = config()
+CFG = config().of_server("u")
 OWNER = "dag/run/task/-1"
 HERE = END.with_position(END.file, 9000)
 
@@ -152,7 +152,7 @@ def test_a_new_snapshot_of_a_stream_looks_for_what_is_not_drained(stream: Rig) -
     assert made is not None and made.gapless and (made.start, made.end) == (END, HERE)
 
 
-NEEDED = config(snapshot__mode="when_needed")
+NEEDED = config(snapshot__mode="when_needed").of_server("u")
 
 
 @pytest.mark.req("SNAP-05")

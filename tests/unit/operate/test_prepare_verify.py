@@ -100,7 +100,9 @@ class Rig:
 
     def prepare(self, request: VerifyRequest | None = None, cfg: ConnectorConfig = CFG) -> PreparedJob | None:
         request = request or VerifyRequest()
-        return prepare_verify(cfg, self.store, OWNER, self.lines.append, request, on_idle=self.idle.append)
+        return prepare_verify(
+            cfg.of_server("u"), self.store, OWNER, self.lines.append, request, on_idle=self.idle.append
+        )
 
     def written(self) -> Any:
         """Return all that a refusal must leave as it was."""

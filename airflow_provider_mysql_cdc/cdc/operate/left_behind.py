@@ -1,0 +1,160 @@
+"""Find out that the server which is to be read was left behind: another one of the list was promoted.
+
+A former primary comes back after a crash, answers, and has nothing new, while applications write to the other one.
+GTIDs show it: the other one has executed transactions that it lacks, and neither takes them from the other. Without
+GTIDs nothing tells which of two servers is ahead, so two that do not replicate from each other are refused as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import ReplicaChannel, replica_channels
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceConnectionError, SourceError
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
+from airflow_provider_mysql_cdc.cdc.model.log import Log
+
+ASK_TIMEOUT_S = 3.0
+"""Longest wait for another server of the list, in seconds: each look at the source asks them all."""
+_EXECUTED_WAIT_S = 1
+"""Semi-synchronous replication gives a transaction to a replica before it counts as executed."""
+_SHOWN_CHARS = 300
+_JOINED = frozenset({"ONLINE", "RECOVERING"})
+
+
+@dataclass(frozen=True, slots=True)
+class _ListedServer:
+    """Hold what a server says.
+
+    Args:
+        address: ``host:port``.
+        uuid: Its server_uuid.
+        executed: Its GTID set; None if it does not give every transaction a GTID.
+        channels: How it replicates.
+    """
+
+    address: str
+    uuid: str
+    executed: str | None
+    channels: tuple[ReplicaChannel, ...]
+
+    def follows(self, other: _ListedServer, unless_known: str = "") -> bool:
+        """Return whether it takes transactions of another server, or will when it has connected again.
+
+        Args:
+            other: The other server.
+            unless_known: server_uuid that counts for a channel which has not been connected yet.
+        """
+        uuids = {(c.source_uuid or unless_known).lower() for c in self.channels if c.receives != "No"}
+        return other.uuid.lower() in uuids
+
+    def __str__(self) -> str:
+        return f"{self.address} (server {self.uuid})"
+
+
+def require_not_left_behind(
+    chosen: ConnectionSettings, others: Iterable[ConnectionSettings], counts: Callable[[str], bool], log: Log
+) -> None:
+    """Refuse a server of a list if another one has gone on without it.
+
+    Args:
+        chosen: How to reach it.
+        others: How to reach the others; those that do not answer are passed over.
+        counts: Says of a server's uuid whether its transactions count (``gtid.source.*``).
+        log: Receives one line about a replica with transactions of its own.
+
+    Raises:
+        ServerChangedError: Another one has transactions that it lacks; or neither has GTIDs, nor replicates from the
+            other.
+        SourceError: It cannot be asked.
+    """
+    # Before the chosen one: what is committed there meanwhile is no difference.
+    asked = [answer for settings in others if (answer := _ask_other(settings)) is not None]
+    if not asked:
+        return
+    with connect(chosen) as conn:
+        here = _ask(conn, chosen)
+        if any(channel.receives == "Yes" for channel in here.channels) or _is_in_cluster(conn):
+            return  # what it lacks comes
+        for other in asked:
+            _compare(conn, here, other, counts, log)
+
+
+def _compare(conn: Any, here: _ListedServer, other: _ListedServer, counts: Callable[[str], bool], log: Log) -> None:
+    if other.uuid.lower() == here.uuid.lower() or here.follows(other):
+        return
+    if here.executed is None or other.executed is None:
+        if not other.follows(here, here.uuid):
+            raise _left_behind_error(
+                here, other, "answers too, and without GTIDs it cannot be told which of them has the newest changes"
+            )
+        return
+    ahead = _lacking(conn, other.executed).of_sources(counts)
+    if ahead and not other.follows(here, here.uuid):
+        raise _left_behind_error(here, other, f"has executed {_shown(ahead)}, which it lacks")
+    if ahead:
+        fetch_all(conn, "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (str(ahead), _EXECUTED_WAIT_S))
+        ahead = _lacking(conn, str(ahead))
+    if ahead:
+        log(
+            f"WARNING: {other}, a replica of the server that is read, has executed {_shown(ahead)} by itself; if it is "
+            "promoted, the stream may be refused there"
+        )
+
+
+def _ask_other(settings: ConnectionSettings) -> _ListedServer | None:
+    """Return what a server says; None if it does not answer, or refuses the account."""
+    limit_s = min(settings.connect_timeout_s or ASK_TIMEOUT_S, ASK_TIMEOUT_S)
+    try:
+        with connect(replace(settings, connect_timeout_s=limit_s)) as conn:
+            return _ask(conn, settings)
+    except SourceError:
+        return None
+
+
+def _ask(conn: Any, settings: ConnectionSettings) -> _ListedServer:
+    uuid, mode, executed = fetch_all(conn, "SELECT @@server_uuid, @@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed")[0]
+    gtids = str(executed) if mode == "ON" else None
+    return _ListedServer(settings.address(), str(uuid), gtids, tuple(replica_channels(conn)))
+
+
+def _lacking(conn: Any, executed: str) -> GtidSet:
+    """Return the transactions of a set that a server has not executed."""
+    return GtidSet.parse(str(fetch_all(conn, "SELECT GTID_SUBTRACT(%s, @@GLOBAL.gtid_executed)", (executed,))[0][0]))
+
+
+def _is_in_cluster(conn: Any) -> bool:
+    """Return whether a server is one of a cluster, whose servers go on together."""
+    names = "'group_replication_group_name', 'wsrep_cluster_address'"
+    found = {str(n): str(v) for n, v in fetch_all(conn, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")}
+    if found.get("wsrep_cluster_address"):
+        return True
+    if not found.get("group_replication_group_name"):
+        return False
+    query = "SELECT MEMBER_STATE FROM performance_schema.replication_group_members WHERE MEMBER_ID = @@server_uuid"
+    try:
+        return any(str(state) in _JOINED for (state,) in fetch_all(conn, query))
+    except SourceConnectionError:
+        raise
+    except SourceError:
+        return True  # the account may not see it
+
+
+def _left_behind_error(here: _ListedServer, other: _ListedServer, what: str) -> ServerChangedError:
+    return ServerChangedError(
+        "the server that is to be read may have been left behind by another one of the list",
+        where=f"{here}, database.hostname",
+        why=f"{other} {what}; and neither takes the changes of the other",
+        remedy=f"if {other.address} was promoted, set database.hostname to it alone, or let {here.address} replicate "
+        f"from it; if {here.address} is the primary, take {other.address} out of database.hostname until it "
+        "replicates from the primary",
+    )
+
+
+def _shown(gtids: GtidSet) -> str:
+    text = str(gtids)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
