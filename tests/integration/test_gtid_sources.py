@@ -170,6 +170,33 @@ def test_statements_of_transactions_that_do_not_count_stop_a_failover_if_their_o
     pair.primary, pair.replica = pair.replica, pair.primary
 
 
+def test_statements_about_databases_that_are_not_captured_do_not_stop_a_failover(
+    pair: Pair, properties: dict[str, str], database: str
+) -> None:
+    """They stand in another order on the way there, and on the way back."""
+    pipeline = stream(pair, properties, **EXCLUDED)
+    old, new = pair.primary.root, pair.replica.root
+    execute(new, "SET GLOBAL super_read_only=OFF")
+    for number, statement in enumerate(("CREATE", "ALTER", "DROP"), 1):
+        more = " CHARACTER SET latin1" * (statement != "DROP")
+        foreign(new, str(number), f"{statement} DATABASE `{database}_other`{more}")
+    insert(old, database, 60)
+    pair.catch_up()
+    pipeline.drain()
+    pair.replica.promote()
+    pipeline.properties.update(pair.replica.server.properties())
+    insert(new, database, 61)
+    pipeline.drain()
+    assert ids(pipeline) == [60, 61] and committed(pipeline).server_uuid == pair.replica.uuid
+    pair.primary.follow(pair.replica)
+    pair.primary, pair.replica = pair.replica, pair.primary
+    pair.catch_up()
+    pipeline.properties.update(pair.replica.server.properties())
+    pipeline.drain()
+    assert committed(pipeline).server_uuid == pair.replica.uuid
+    assert len(lines_about(pipeline, "goes on at server")) == 2
+
+
 def test_structures_are_compared_where_a_statement_may_be_missing(
     pair: Pair, properties: dict[str, str], database: str
 ) -> None:

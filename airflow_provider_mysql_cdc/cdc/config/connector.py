@@ -129,6 +129,11 @@ class ConnectorConfig:
         """Say whether the stream needs a table's structure: it is captured, or holds the signals."""
         return table == self[F.SIGNAL_DATA_COLLECTION] or self.captures(table)
 
+    def needs_database(self, database: str) -> bool:
+        """Say whether a table whose structure the stream needs may be in a database."""
+        signals = self[F.SIGNAL_DATA_COLLECTION]
+        return self.captures_database(database) or (signals is not None and signals.db == database)
+
     def stores_database_ddl(self, database: str) -> bool:
         """Say whether the history and the schema change topic describe a database (SCH-10)."""
         if self[F.STORE_ONLY_CAPTURED_TABLES_DDL] or self[F.STORE_ONLY_CAPTURED_DATABASES_DDL]:

@@ -63,7 +63,12 @@ def in_any_case(captures: CapturePredicate) -> CapturePredicate:
     return lambda table: captures(table) or captures(table.folded())
 
 
-def classify_ddl(sql: str, context: DdlContext, captures: CapturePredicate) -> DdlRelevance:
+def classify_ddl(
+    sql: str,
+    context: DdlContext,
+    captures: CapturePredicate,
+    needs_database: Callable[[str], bool] = lambda database: True,
+) -> DdlRelevance:
     """Return whether a statement can change a captured table.
 
     Never raises: a statement that leads like a relevant one but cannot be read further is relevant when a table it
@@ -73,6 +78,8 @@ def classify_ddl(sql: str, context: DdlContext, captures: CapturePredicate) -> D
         sql: Statement text.
         context: Session context.
         captures: Which tables matter.
+        needs_database: Which databases matter: their character set is that of tables to come, and DROP DATABASE takes
+            their tables.
     """
     words = leading_words(sql, context.sql_mode)
     try:
@@ -84,7 +91,9 @@ def classify_ddl(sql: str, context: DdlContext, captures: CapturePredicate) -> D
             statement = parse_statement(sql, tokens, context.sql_mode)
             if is_temporary(statement, tokens, context):
                 continue
-            changes_defaults = changes_defaults or isinstance(statement, DatabaseStatement)
+            if isinstance(statement, DatabaseStatement):
+                name = context.default_db if statement.name is None else statement.name
+                changes_defaults = changes_defaults or needs_database(name) or needs_database(name.lower())
             tables.extend(full_name(n, context) for n in affected_tables(statement))
     except DdlParseError:
         guessed = _guess_tables(sql, context)

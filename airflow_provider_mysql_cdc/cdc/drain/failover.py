@@ -149,7 +149,7 @@ def _find(
     executed, purged = _server_sets(conn, wanted.of_sources(cfg.counts_gtid_source))
     absent, lost = wanted.subtract(executed), purged.subtract(stored)
     if missing := absent.of_sources(cfg.counts_gtid_source):
-        raise _missing_error(conn, offset, stored, missing)
+        raise _missing_error(conn, offset, stored, missing, lost.of_sources(cfg.writes_rows_of))
     # Rows of the others are not written: nothing is lost without them.
     if needed := lost.of_sources(cfg.writes_rows_of):
         raise _purged_error(conn, offset, stored, needed)
@@ -286,7 +286,7 @@ def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet) -
 
 def _statement_about_tables(cfg: ConnectorConfig, event: Event) -> str | None:
     query = parse_query(event)
-    relevance = classify_ddl(query.sql, DdlContext.from_query(query), in_any_case(cfg.needs_schema))
+    relevance = classify_ddl(query.sql, DdlContext.from_query(query), in_any_case(cfg.needs_schema), cfg.needs_database)
     return query.sql if relevance.relevant else None
 
 
@@ -337,14 +337,18 @@ def _no_gtids_error(conn: Any, offset: BinlogOffset, why: str) -> ServerChangedE
     )
 
 
-def _missing_error(conn: Any, offset: BinlogOffset, stored: GtidSet, missing: GtidSet) -> ServerChangedError:
+def _missing_error(
+    conn: Any, offset: BinlogOffset, stored: GtidSet, missing: GtidSet, purged: GtidSet
+) -> ServerChangedError:
     replica = _is_replica(conn)
-    lost = "if this server has lost them for good, continue with what it has: " + reset_remedy(stored.subtract(missing))
+    rest = reset_remedy(stored.subtract(missing).union(purged))
+    remedy = f"if this server has lost them for good, continue with what it has: {rest}"
+    unread = f"; and it has purged {_shown(purged)}, which the stream has not read" if purged else ""
     return refused_server(
         conn,
         offset,
-        f"gtid_executed lacks {_shown(missing)}, whose changes are in the topics already",
-        f"run the task again when the replica has executed them; {lost}" if replica else lost,
+        f"gtid_executed lacks {_shown(missing)}, whose changes are in the topics already{unread}",
+        f"run the task again when the replica has executed them; {remedy}" if replica else remedy,
         retriable=replica,
     )
 

@@ -7,13 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_dicts
+from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_all, fetch_dicts
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, UNREGISTERED_SERVER_ID
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_available, gtids_on
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.gtid_search import GtidSearch
+from airflow_provider_mysql_cdc.cdc.drain.refused_server import reset_remedy
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError, SourceError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -69,7 +71,7 @@ def with_executed_gtids(conn: Any, settings: ConnectionSettings, offset: BinlogO
     """
     if not gtids_on(conn):
         return offset
-    executed = GtidTracker(str(previous_gtids_of(conn, offset.file)))
+    executed = GtidTracker(str(previous_gtids_of(conn, offset.file).union(purged_gtids(conn))))
     if offset.pos > FILE_START:
         file_start = offset.with_position(offset.file, FILE_START)
         stream = open_stream(settings, file_start, server_id=UNREGISTERED_SERVER_ID)
@@ -112,7 +114,8 @@ def position_of_gtids(cfg: ConnectorConfig, conn: Any, binlog_end: BinlogOffset,
     """Return the offset before the first transaction that a GTID set does not contain.
 
     The stream is read by file and position, so the set has to be one that was executed at some position: with a gap in
-    it, the stream would contain transactions after that position that the set contains too.
+    it, the stream would contain transactions after that position that the set contains too. Transactions that are in no
+    file (``gtid_purged``: those of a dump or a clone, too) lie before every position.
 
     Args:
         cfg: The connector's configuration.
@@ -121,32 +124,63 @@ def position_of_gtids(cfg: ConnectorConfig, conn: Any, binlog_end: BinlogOffset,
         requested: The set.
 
     Raises:
-        BinlogPurgedError: The server no longer holds the first transaction that the set lacks.
+        BinlogPurgedError: The server no longer holds transactions that the set lacks.
         ConfigError: GTIDs are off; the server does not know a transaction of the set; or the set has a gap.
         SourceError: The server refuses a query, or cannot be reached.
     """
     where = f"gtid_set {str(requested)[:_GTID_TEXT_LIMIT]}"
     if binlog_end.gtids is None:
         raise ConfigError("GTIDs are off", where=where, remedy="give binlog_filename and binlog_position")
-    if unknown := requested.subtract(GtidSet.parse(binlog_end.gtids)):
+    unknown = requested.subtract(GtidSet.parse(binlog_end.gtids))
+    if counted := unknown.of_sources(cfg.counts_gtid_source):
         raise ConfigError(
             "the server has not executed all transactions of the GTID set",
             where=where,
-            why=f"gtid_executed lacks {str(unknown)[:_GTID_TEXT_LIMIT]}",
+            why=f"gtid_executed lacks {str(counted)[:_GTID_TEXT_LIMIT]}",
             remedy="give a set that this server has executed, as SELECT @@gtid_executed shows it",
         )
-    settings = cfg.connection_settings()
-    file, previous_gtids = start_file(conn, [name for name, _ in binary_logs(conn)], requested, where)
-    start = check_available(conn, settings, binlog_end.with_position(file, FILE_START))
-    position, executed = _first_missing_transaction(cfg, start, binlog_end, previous_gtids, requested)
-    if beyond_gap := requested.subtract(executed):
+    files, purged = [name for name, _ in binary_logs(conn)], purged_gtids(conn)
+    held = requested.subtract(unknown).union(purged)
+    if lost := purged.subtract(requested).of_sources(cfg.writes_rows_of):
+        raise _purged_error(where, lost, held)
+    file, previous_gtids = start_file(conn, files, held, where)
+    start = check_available(conn, cfg.connection_settings(), binlog_end.with_position(file, FILE_START))
+    search = GtidSearch(held, previous_gtids.union(purged), cfg.writes_rows_of)
+    position = _search_position(cfg, start, binlog_end, search)
+    if search.errant:
         raise ConfigError(
             "the GTID set has a gap, so no binlog position corresponds to it",
             where=where,
-            why=f"it lacks the transaction at {position}, and contains {str(beyond_gap)[:_GTID_TEXT_LIMIT]} after it",
-            remedy=f"give a set without the gap: {str(executed)[:_GTID_TEXT_LIMIT]} corresponds to {position}",
+            why=f"it lacks {str(search.errant)[:_GTID_TEXT_LIMIT]}, the first of them at {position}, and contains "
+            "transactions that were executed after them",
+            remedy=f"to leave them out of the stream, {reset_remedy(held.union(search.errant))}; or read everything "
+            "from the first of them on, what the set contains too: trigger mysql_cdc_reset_offset with "
+            f"offset={position}",
         )
-    return check_available(conn, settings, binlog_end.with_position(position.file, position.pos, str(executed)))
+    return check_available(
+        conn, cfg.connection_settings(), binlog_end.with_position(position.file, position.pos, str(held))
+    )
+
+
+def purged_gtids(conn: Any) -> GtidSet:
+    """Return the transactions that a server has executed and has in none of its binlog files.
+
+    Args:
+        conn: An open connection.
+
+    Raises:
+        SourceError: The query fails.
+    """
+    return GtidSet.parse(str(fetch_all(conn, "SELECT @@GLOBAL.gtid_purged")[0][0]))
+
+
+def _purged_error(where: str, lost: GtidSet, without: GtidSet) -> BinlogPurgedError:
+    return BinlogPurgedError(
+        "the server no longer holds transactions that the GTID set lacks",
+        where=where,
+        why=f"no binlog file of it has {str(lost)[:_GTID_TEXT_LIMIT]} (gtid_purged)",
+        remedy=f"to leave them out of the stream, {reset_remedy(without)}",
+    )
 
 
 def start_file(conn: Any, files: Sequence[str], requested: GtidSet, where: str) -> tuple[str, GtidSet]:
@@ -163,13 +197,8 @@ def start_file(conn: Any, files: Sequence[str], requested: GtidSet, where: str) 
     """
     found = last_file(conn, files, requested.contains)
     if found is None:
-        missing = str(previous_gtids_of(conn, files[0]).subtract(requested))[:_GTID_TEXT_LIMIT] if files else ""
-        raise BinlogPurgedError(
-            "the server no longer holds transactions that the GTID set lacks",
-            where=where,
-            why=f"its first binlog file begins after {missing}",
-            remedy="add them to the set to leave them out of the stream",
-        )
+        missing = previous_gtids_of(conn, files[0]).subtract(requested) if files else GtidSet()
+        raise _purged_error(where, missing, requested.union(missing))
     return found
 
 
@@ -210,20 +239,14 @@ def previous_gtids_of(conn: Any, file: str) -> GtidSet:
     return GtidSet.parse(next((e["Info"] for e in events if e["Event_type"] == "Previous_gtids"), ""))
 
 
-def _first_missing_transaction(
-    cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset, previous_gtids: GtidSet, requested: GtidSet
-) -> tuple[BinlogOffset, GtidSet]:
-    """Return the position of the first transaction that a set lacks, or the end, and the set executed before it."""
-    executed = GtidTracker(str(previous_gtids))
+def _search_position(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset, search: GtidSearch) -> BinlogOffset:
+    """Return the position that a search finds in a part of the binlog: its place, or the end."""
     stream = open_stream(cfg.connection_settings(), start, server_id=UNREGISTERED_SERVER_ID)
     try:
         for event in stream.events(end, unused=no_rows):
             gtid = parse_gtid(event).gtid if event.type in c.GTID_EVENTS else None
-            if gtid is None:
-                continue
-            if not requested.contains(gtid):
-                return end.with_position(event.file, event.start_pos), executed.gtid_set()
-            executed.add(gtid)
+            if gtid is not None and search.add(gtid, (event.file, event.start_pos), None):
+                break
     finally:
         stream.close()
-    return end, executed.gtid_set()
+    return end if search.place is None else end.with_position(*search.place)
