@@ -8,16 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.failover_rig import assert_exact, follow, insert, refused
+from kit.failover_rig import assert_exact, carry_out, follow, insert, refused
 from kit.private_mysql import PrivateServer, running_server
 from kit.records import payload
 from kit.replication import Pair, start_replica, wait_for_gtids
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.topics import delete_topics
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
-from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SchemaMismatchError, SourceSettingError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    BinlogPurgedError,
+    CdcError,
+    SchemaError,
+    SchemaMismatchError,
+    ServerChangedError,
+    SourceSettingError,
+)
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
+from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 
 PROPERTIES = {
@@ -133,6 +142,55 @@ def test_a_batch_is_moved_to_a_server_without_checksums(
         assert_exact(pipeline, pair.primary.root, database)
     finally:
         execute(pair.primary.root, "SET GLOBAL binlog_checksum='CRC32'")
+
+
+def recover(pipeline: Pipeline) -> None:
+    """Run the snapshot task with snapshot.mode=recovery, as the error of a lost history advises."""
+    pipeline.properties["snapshot.mode"] = "recovery"
+    try:
+        if prepare_snapshot(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log) is not None:
+            pipeline.snapshot()
+    finally:
+        del pipeline.properties["snapshot.mode"]
+
+
+def test_a_lost_history_is_rebuilt_on_another_server(
+    pipeline: Pipeline, pair: Pair, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Between two batches recovery is the way out; a batch that is not finished is given up as the error advises."""
+
+    def lose_history(number: int) -> None:
+        delete_topics(pipeline.cfg.kafka_settings(), pipeline.cfg.history_topic)
+        pair.switch()
+        insert(pair.primary.root, database, number)
+        follow(pipeline, pair)
+
+    for number in (1, 2):
+        insert(pair.primary.root, database, 10 * number)
+        if number == 2:  # a plan of the former server that was never begun
+            pipeline.properties["snapshot.mode"] = "recovery"
+            pipeline.prepare("snapshot")
+            del pipeline.properties["snapshot.mode"]
+        lose_history(number)
+        with pytest.raises(CdcError, match="recovery" if number == 1 else "is not finished"):
+            pipeline.drain()
+        recover(pipeline)
+        pipeline.drain()
+        assert_exact(pipeline, pair.primary.root, database)
+    assert sum("goes on at server" in line for line in pipeline.lines) == 2
+
+    insert(pair.primary.root, database, 30)
+    crash(pipeline, monkeypatch, tmp_path, "writer.before_commit")
+    lose_history(3)
+    with pytest.raises(SchemaError, match="recovery"):
+        pipeline.drain()
+    with pytest.raises(ServerChangedError, match="cannot go on at the one that answers") as caught:
+        recover(pipeline)
+    assert not caught.value.can_retry and "needs the schema history" in caught.value.why
+    carry_out(caught.value, pipeline)
+    insert(pair.primary.root, database, 40)
+    pipeline.drain()
+    assert ids(pipeline)[-1] == 40
 
 
 def test_transactions_without_a_gtid_behind_the_place_are_refused(

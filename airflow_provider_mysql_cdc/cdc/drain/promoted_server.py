@@ -6,7 +6,7 @@ server with another ``lower_case_table_names`` logs the same rows under other na
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,6 +146,20 @@ def require_fit_server(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, ep
             "let database.hostname lead to a server with the same lower_case_table_names; or begin a new stream with "
             "another topic.prefix",
         )
+    require_no_filters(conn, offset, [table for table in state.tables if cfg.captures(table)])
+
+
+def require_no_filters(conn: Any, offset: BinlogOffset, tables: Iterable[TableId]) -> None:
+    """Refuse a server with replication filters that leave changes of tables out.
+
+    Args:
+        conn: An open connection to the server to which the stream is to move.
+        offset: Where the stream stands, in the binlog of the former server.
+        tables: The captured tables.
+
+    Raises:
+        ServerChangedError: It has, or they cannot be read.
+    """
     try:
         filters = ReplicationFilters.read(conn, offset.server_uuid)
     except SourcePrivilegeError as error:
@@ -155,7 +169,7 @@ def require_fit_server(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, ep
             f"the account may not read its replication filters, which could have left changes out ({error.why})",
             "GRANT SELECT ON performance_schema.* TO the account, and run the task again",
         ) from error
-    left_out = [table for table in state.tables if cfg.captures(table) and filters.leave_out(table)]
+    left_out = [table for table in tables if filters.leave_out(table)]
     if left_out:
         names = ", ".join(map(str, left_out[:_MAX_TABLES_NAMED]))
         more = f" and {len(left_out) - _MAX_TABLES_NAMED} more" if len(left_out) > _MAX_TABLES_NAMED else ""

@@ -29,9 +29,11 @@ from airflow_provider_mysql_cdc.cdc.drain.failover import (
     position_on_server,
 )
 from airflow_provider_mysql_cdc.cdc.drain.promoted_server import require_fit_server
+from airflow_provider_mysql_cdc.cdc.drain.refused_server import refused_server, reset_remedy
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition, compare_offsets
 from airflow_provider_mysql_cdc.cdc.operate.check_source import check_source, log_warnings
@@ -50,6 +52,28 @@ def belongs_elsewhere(cfg: ConnectorConfig, plan: BatchPlan) -> bool:
     """
     with connect(cfg.connection_settings()) as conn:
         return is_other_server(conn, plan.start)
+
+
+def require_batch_server(cfg: ConnectorConfig, plan: BatchPlan) -> None:
+    """Refuse another server than that of an unfinished batch whose schema history is lost.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: The batch's plan.
+
+    Raises:
+        ServerChangedError: Another one answers: the batch can neither be moved nor its history be rebuilt.
+    """
+    with connect(cfg.connection_settings()) as conn:
+        if is_other_server(conn, plan.start):
+            raise refused_server(
+                conn,
+                plan.start,
+                f"batch {plan.epoch}, which is not finished, needs the schema history, which is lost",
+                "set snapshot.mode back from recovery; then let database.hostname lead to the former server until the "
+                "batch is complete; or give the batch up, whose committed records may come a second time: "
+                + reset_remedy(GtidSet.parse(plan.start.gtids)),
+            )
 
 
 def require_snapshot_binlog(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerState | None) -> None:

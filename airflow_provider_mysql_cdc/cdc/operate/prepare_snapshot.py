@@ -16,11 +16,13 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
-from airflow_provider_mysql_cdc.cdc.drain.failover import place_on_server
+from airflow_provider_mysql_cdc.cdc.drain.failover import change_line, place_on_server
+from airflow_provider_mysql_cdc.cdc.drain.promoted_server import require_no_filters
 from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import rebuild_history
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogPurgedError,
     NoOffsetError,
+    ServerChangedError,
     StateError,
 )
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import topics_of_tables
@@ -32,7 +34,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.check_source import check_source, log_warnings
 from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted
 from airflow_provider_mysql_cdc.cdc.operate.kafka_findings import topic_warnings
-from airflow_provider_mysql_cdc.cdc.operate.moved_batch import belongs_elsewhere
+from airflow_provider_mysql_cdc.cdc.operate.moved_batch import belongs_elsewhere, require_batch_server
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
     PreparedJob,
@@ -100,6 +102,7 @@ def prepare_snapshot(
     if pending is not None and again:
         state, ledger = _set_aside_purged(cfg, store, owner, log, pending)
     elif pending is not None and recovery.is_recovery(cfg):
+        require_batch_server(cfg, pending)
         rebuild_history(cfg, owner, with_topics(cfg, pending, ledger), log)
         return None
     elif pending is not None:
@@ -127,7 +130,7 @@ def _prepare(
 
 def _planned_elsewhere(cfg: ConnectorConfig, pending: BatchPlan, log: Log) -> bool:
     """Return whether a snapshot that has read nothing has to be planned again, behind the stream, on another server."""
-    if pending.kind != "snapshot" or not pending.gapless:
+    if pending.kind != "snapshot" or not (pending.gapless or recovery.is_recovery(cfg)):
         return False
     if not read_with_retries(cfg, log, partial(belongs_elsewhere, cfg, pending)):
         return False
@@ -155,10 +158,10 @@ def _plan_snapshot(
             require_new_history(cfg)
         snapshot_end = end_of_binlog(conn, cfg.connection_settings())
         drained_offset = undrained_start(cfg, conn, state.committed, ledger, log)
+        if recovery.is_recovery(cfg) and state.committed is not None:
+            snapshot_end = _recovered_offset(cfg, conn, state.committed, log)
     if drained_offset is not None:
         require_drained(cfg, drained_offset, snapshot_end)
-    if recovery.is_recovery(cfg) and state.committed is not None:
-        snapshot_end = state.committed
     return BatchPlan(
         epoch=state.epoch + 1,
         kind="snapshot",
@@ -171,6 +174,24 @@ def _plan_snapshot(
         pins=property_pins(cfg, snapshot=True),
         gapless=drained_offset is not None,
     )
+
+
+def _recovered_offset(cfg: ConnectorConfig, conn: Any, committed: BinlogOffset, log: Log) -> BinlogOffset:
+    """Return where the stream stands on the server that answers, for which the schema history is to be rebuilt."""
+    try:
+        place = place_on_server(cfg, conn, committed, log)
+        if place is not committed:
+            require_no_filters(conn, committed, captured_tables(conn, cfg))
+            log(change_line(committed, place, cfg.connection_settings().address()))
+    except ServerChangedError as error:
+        raise ServerChangedError(
+            error.what,
+            where=error.where,
+            why=error.why,
+            remedy=f"set snapshot.mode back from recovery; then {error.remedy}",
+            retriable=error.can_retry,
+        ) from error
+    return place
 
 
 def undrained_start(
