@@ -135,6 +135,8 @@ def test_rows_of_defaults_are_what_the_server_stored(stack: Any, unique: str) ->
             execute(conn, f"SET SESSION binlog_row_image = '{image}'")
             execute(conn, f"INSERT INTO {name} (id) VALUES ({number})")
         shown = create_statement(conn, TableId(unique, name), print)
+        # What six digits tell stays as the server prints it.
+        assert name == "cut" or ("float DEFAULT '0.1'," in shown and "float DEFAULT '-1.17549435e-38'," in shown)
         for structure in (born, parse_create(shown, DdlContext(default_db=unique))):
             for options in MODES:
                 minimal, full = decode(stack, conn, unique, start, options, {name: structure})

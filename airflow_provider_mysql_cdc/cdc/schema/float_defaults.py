@@ -7,13 +7,19 @@ that an outer join makes up. So of a NOT NULL column of an empty table the state
 from __future__ import annotations
 
 import re
+import struct
 from typing import Any
+
+import pymysql
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 _NAME = r"`(?:[^`]|``)++`|\"(?:[^\"]|\"\")++\""
 _COLUMN = re.compile(rf"^  (?P<name>{_NAME}) float\b[^(',\n]*? DEFAULT '(?P<number>[^']*[1-9][^']*)'", re.MULTILINE)
+_FLOAT = struct.Struct("<f")
+_SHOWN_DIGITS = 6
+_NO_SUCH_COLUMN = 1054
 _SQL = "SELECT {} FROM (SELECT 1) AS one LEFT JOIN {} AS t ON TRUE LIMIT 1"
 
 
@@ -32,7 +38,12 @@ def with_floats(conn: Any, table: TableId, statement: str) -> str:
     if not columns:
         return statement
     names = ", ".join(f"DEFAULT(t.{column['name']}) * 1e0" for column in columns)
-    (values,) = fetch_all(conn, _SQL.format(names, table.quoted()))
+    try:
+        (values,) = fetch_all(conn, _SQL.format(names, table.quoted()))
+    except pymysql.MySQLError as error:
+        if error.args[0] != _NO_SUCH_COLUMN:
+            raise
+        return statement  # it was altered since
     for column, value in reversed(list(zip(columns, values, strict=True))):
         start, end = column.span("number")
         if value is not None:
@@ -41,6 +52,7 @@ def with_floats(conn: Any, table: TableId, statement: str) -> str:
 
 
 def _digits(shown: str, value: float) -> str:
-    """Return the text of a stored number: the server's own where it says the same number in fewer than six digits."""
-    text = f"{value:#.9g}"
-    return shown if float(text) == float(f"{float(shown):#.9g}") and len(re.findall("[0-9]", shown)) < 6 else text
+    """Return the text of a stored number: the server's own where that is the same number in fewer than six digits."""
+    significant = shown.partition("e")[0].lstrip("-0.").replace(".", "")
+    is_same = _FLOAT.pack(float(shown)) == _FLOAT.pack(value)
+    return shown if is_same and len(significant) < _SHOWN_DIGITS else f"{value:#.9g}"
