@@ -107,7 +107,9 @@ class TaskLinks:
             prefix: ``topic.prefix``.
             counts: Records by topic.
         """
-        template = _option("kafka_ui_url")
+        from airflow_provider_mysql_cdc.cdc.commit.plan import topic_counts
+
+        template, counts = _option("kafka_ui_url"), topic_counts(counts)
         topic = max(counts, key=lambda name: counts[name], default="")
         if template and (topic or "{topic}" not in template):
             self.urls[TopicLink().xcom_key] = fill(template, {"topic": topic, "topic_prefix": prefix})

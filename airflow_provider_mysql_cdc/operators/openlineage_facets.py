@@ -25,7 +25,7 @@ from openlineage.client.facet_v2 import (
     schema_dataset,
 )
 
-from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL
+from airflow_provider_mysql_cdc.cdc.commit.plan import topic_counts
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.operators.task_error import short_text
@@ -150,7 +150,7 @@ def lineage_of_flows(
     by_topic: dict[str, list[TableFlow]] = defaultdict(list)
     for flow in flows:
         by_topic[flow.topic].append(flow)
-    others = (topic for topic, count in (counts or {}).items() if count and topic != OTHERS_LABEL)
+    others = (topic for topic, count in topic_counts(counts or {}).items() if count)
     for topic in dict.fromkeys((*by_topic, *others)):
         lineage.outputs.append(_topic_dataset(source, target, topic, by_topic[topic], (counts or {}).get(topic)))
     return lineage

@@ -46,7 +46,7 @@ TALLY = RunTally(
     epoch=5,
     batches=2,
     start=BinlogOffset("binlog.000001", 157),
-    counts={"shop.db.orders": 42, "shop.db.items": 3, "shop": 1, OTHERS_LABEL: 8},
+    counts={"shop.db.orders": 42, "shop.db.items": 3, "shop": 1, "db.t (captured and never read)": 1, OTHERS_LABEL: 8},
     tables={"db.orders": 42, "db.items": 3, OTHERS_LABEL: 8},
 )
 

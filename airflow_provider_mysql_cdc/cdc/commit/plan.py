@@ -320,6 +320,17 @@ class Marker:
         return SideRecord(topic, writer_key(self.writer).encode(), encode(self.to_json()))
 
 
+def topic_counts(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the counts of topics alone.
+
+    Whatever else is counted (statements, rows left out, tables that were never read) has a name with a blank.
+
+    Args:
+        counts: Counts by name.
+    """
+    return {name: count for name, count in counts.items() if " " not in name and name != OTHERS_LABEL}
+
+
 def bounded_counts(counts: Mapping[str, int]) -> dict[str, int]:
     """Return counts as a record holds them: the largest, and the sum of the others under ``OTHERS_LABEL``.
 

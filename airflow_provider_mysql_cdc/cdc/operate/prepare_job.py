@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
-from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL, BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, topic_counts
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import with_assignments
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
@@ -54,13 +54,10 @@ def check_signal_table(cfg: ConnectorConfig, conn: Any, log: Log) -> None:
 def topic_weights(ledger: LedgerState | None) -> dict[str, int]:
     """Return the record counts of the last batch by topic, which decide how topics are assigned to writers.
 
-    What is no topic is left out: statements and tables that were counted have names with blanks (``WriterCounts``).
-
     Args:
         ledger: The ledger; None before the first batch.
     """
-    counts = ledger.outcome["counts"] if ledger and ledger.outcome else {}
-    return {topic: n for topic, n in counts.items() if " " not in topic and topic != OTHERS_LABEL}
+    return topic_counts(ledger.outcome["counts"]) if ledger and ledger.outcome else {}
 
 
 def with_topics(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerState | None) -> BatchPlan:
