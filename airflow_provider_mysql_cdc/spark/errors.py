@@ -159,7 +159,7 @@ def executor_error(error: BaseException) -> CdcError | None:
         if match := pattern.search(text):
             return ConfigError(what, where="Spark executors", why=" ".join(match[0].split()), remedy=remedy)
     if match := _TOO_FEW_SLOTS.search(text):
-        return too_few_slots("Spark", match[0])
+        return too_few_slots("Spark", f"it does not run {match[0]}")
     if match := _TASK_LOST.search(text):
         return StateError(
             "Spark lost a task of this job",
