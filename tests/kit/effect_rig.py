@@ -46,7 +46,7 @@ IN_AVRO = {
     **{f"{part}.converter.schema.registry.url": "http://registry:1" for part in ("key", "value")},
 }
 Change = tuple[int, bytes]
-"""Kind of a row event, and its rows."""
+"""Kind of an event, and its rows or its statement."""
 
 
 @dataclass
@@ -121,6 +121,11 @@ def drain(
     table = parse_create(create, DdlContext(default_db="shop"))
     dump = Dump().begin()
     for number, (kind, rows) in enumerate(changes, 1):
+        if kind == c.QUERY_EVENT:
+            dump.add(c.GTID_LOG_EVENT, gtid_body(number)).add(
+                kind, struct.pack("<IIBHH", 11, 0, 4, 0, 0) + b"shop\0" + rows
+            )
+            continue
         body = rows_body(1, kind, len(table.columns), rows)
         if present is not None:
             full = b"\xff" * len(present)

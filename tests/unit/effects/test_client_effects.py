@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -167,6 +168,15 @@ KAFKA: list[tuple[str, str, Callable[..., Any], Any, Any]] = [
     ("commit.bytes", "1048576", _writer("_commit_bytes"), 32 << 20, 1 << 20),
     ("commit.interval.ms", "2000", _writer("_commit_interval_s"), 10.0, 2.0),
     ("ledger.topic", "mine", lambda **g: kafka_clients.ledger(config(**g)).topic, "ledger.p", "mine"),
+    ("topic.prefix", "q", lambda **g: kafka_clients.ledger(config(**g))._prefix, "p", "q"),
+    ("topic.settings.verified", "true", lambda **g: kafka_clients.ledger(config(**g))._verified, False, True),
+    (
+        "topic.creation.default.replication.factor",
+        "3",
+        lambda **g: kafka_clients.ledger(config(**g)).topic_spec().replication,
+        -1,
+        3,
+    ),
     ("signal.kafka.bootstrap.servers", "s:2", lambda **g: _signals(**g)["bootstrap.servers"], "k:1", "s:2"),
     ("signal.consumer.fetch.min.bytes", "7", lambda **g: _signals(**g).get("fetch.min.bytes"), None, "7"),
     (
@@ -223,9 +233,14 @@ ACCOUNTS = {
 @pytest.mark.req("CFG-82", "CFG-89")
 def test_topics_are_created_and_the_history_is_read_with_the_settings_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no family says so, all clients have the same settings."""
-    admins, readers = list[Any](), list[Any]()
-    for module in (job_ledger, topic_precreation, dead_letter, ledger_module, kafka_findings):
-        monkeypatch.setattr(module, "make_admin", lambda settings: admins.append(settings.get("sasl.username")))
+    admins, readers = set[tuple[Any, str]](), list[Any]()
+
+    def note(module: Any, settings: Any) -> None:
+        admins.add((module, settings["sasl.username"]))
+
+    creators = (job_ledger, topic_precreation, dead_letter, ledger_module, kafka_findings)
+    for module in creators:
+        monkeypatch.setattr(module, "make_admin", partial(note, module))
         monkeypatch.setattr(module, "ensure_topics", lambda admin, topics: None, raising=False)
     monkeypatch.setattr(kafka_findings, "validate_topics", lambda admin, topics: [])
     monkeypatch.setattr(topic_precreation, "describe_created", lambda admin, topics, at: {"t": None})
@@ -246,7 +261,7 @@ def test_topics_are_created_and_the_history_is_read_with_the_settings_for_it(mon
         assert list(kafka_findings._missing_topics(cluster)) == []
         with pytest.raises(KeyError):  # the topic is made, and looked for again
             kafka_clients.ledger(cfg).ensure()
-        assert set(admins) == {creator} and len(admins) >= 5
+        assert admins == {(module, creator) for module in creators}
         assert list(history.read_history_records(cfg)) == [] and [each["sasl.username"] for each in readers] == [
             "reader"
         ]

@@ -15,9 +15,10 @@ from kit.decode_builder import column, table
 from kit.memory_job import config
 from kit.store_contract import END, START, plan
 
+from airflow_provider_mysql_cdc.cdc.binlog import broken_connections
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain import batch_planner, drain_driver, failover
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceError
+from airflow_provider_mysql_cdc.cdc.drain import batch_planner, drain_driver, drain_writer, driver_connection, failover
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.incremental import window_driver
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
 from airflow_provider_mysql_cdc.cdc.signals import signal_table
@@ -195,3 +196,26 @@ def test_a_property_changes_what_other_parts_of_the_job_do(monkeypatch: Patch) -
         assert window_tasks(monkeypatch, config(**properties)) == tasks
     for properties, seconds in (({}, 0.35), ({"poll.interval.ms": "20"}, 0.02)):
         assert between_batches(monkeypatch, config(**properties)) == seconds
+
+
+def test_a_broken_connection_is_opened_again_as_often_as_it_may_be(monkeypatch: Patch) -> None:
+    def broken(conn: Any, sql: str) -> Any:
+        raise SourceConnectionError("broken")
+
+    monkeypatch.setattr(broken_connections, "reconnect_delays", _asking)
+    monkeypatch.setattr(driver_connection, "Reconnects", _asking)
+    monkeypatch.setattr(driver_connection, "fetch_all", broken)
+    monkeypatch.setattr(drain_writer, "Reconnects", _asking)
+    monkeypatch.setattr(drain_driver, "run_lock", SimpleNamespace(hold_run_lock=lambda *given: _asking(given[3])))
+    for properties, attempts in (({}, 8), ({"connect.max.attempts": "3"}, 3)):
+        cfg = config(**properties)
+        source: Any = SimpleNamespace(_cfg=cfg, conn=None, close=lambda: None, _log=None)
+        writer: Any = SimpleNamespace(context=SimpleNamespace(cfg=cfg), committer=SimpleNamespace(check=0, note=0))
+        spec: Any = SimpleNamespace(properties=cfg.properties(), run_for_s=0, plan=plan(writers=1).to_json(), owner="o")
+        calls: list[Callable[[], object]] = [
+            partial(broken_connections.read_with_retries, cfg, print, print),
+            partial(driver_connection.DriverConnection.renew_if_broken, source, print),
+            partial(drain_writer.DrainWriter._read_batch, writer),
+            partial(drain_driver.run_drain, spec, None, print),  # type: ignore[arg-type]
+        ]
+        assert [_asked(call)[0] for call in calls] == [attempts] * 4
