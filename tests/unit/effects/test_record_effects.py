@@ -105,6 +105,12 @@ def header_names(written: Written) -> list[str]:
     return [name for name, _ in written.records[0].headers]
 
 
+def cdc_id(written: Written) -> bytes | None:
+    """Return the key in the identity of a snapshot's row, which is JSON in Avro too."""
+    found = dict(written.records[0].headers).get("cdc-id")
+    return None if found is None else bytes(found)[bytes(found).rindex(b"{") + 1 :].rstrip(b"}")
+
+
 def has_schema(part: str) -> Measure:
     return lambda written: "schema" in json.loads(getattr(written.records[0], part))
 
@@ -279,6 +285,17 @@ EFFECTS = [
     Effect(
         "gtid.source.filter.dml.events", "false", topics, [], ["p.shop.t"], {"gtid.source.excludes": UUID_TEXT}, STREAM
     ),
+    Effect("topic.prefix", "q", lambda w: source(w)["name"], "p", "q", IN_AVRO),
+    Effect(
+        "provide.transaction.metadata",
+        "true",
+        lambda w: w.values()[0]["transaction"],
+        None,
+        {"id": f"{UUID_TEXT}:1", "total_order": 1, "data_collection_order": 1},
+        IN_AVRO,
+        STREAM,
+    ),
+    *(Effect("cdc.id.header", "true", cdc_id, None, b'"id":1', given, ("snapshot",)) for given in ({}, IN_AVRO)),
     Effect("source.silence.timeout.ms", "9000", lambda w: w.asked["silence_timeout_s"], 60.0, 9.0, paths=STREAM),
     *(
         Effect(f"{part}.converter.schemas.enable", "false", side_schema(part, topic), True, False, given, STREAM)
