@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
+from airflow_provider_mysql_cdc.cdc.decode.codegen.unavailable import unavailable
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
@@ -159,10 +159,11 @@ class AddedColumns:
             form = self._form(table, column)
             if column.default is None:
                 return None, form
-            text = None if self._cfg.is_ticdc else envelope_text(table, options).insert_text.get(column.name)
         except (SchemaError, KeyError):
             return _NOT_KNOWN
-        return _NOT_KNOWN if text is None else (json.loads(text), form)
+        # What the server fills rows with is what an INSERT without the column stores.
+        text = None if self._cfg.is_ticdc else unavailable(column, options, "null").stored
+        return (json.loads(text.encode("latin-1")), form) if text else _NOT_KNOWN
 
     def _form(self, table: Table, column: Column) -> ValueForm:
         """Return the form of a column's values under a structure; that of now where it is declared as now."""
