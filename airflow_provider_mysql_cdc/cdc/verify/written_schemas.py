@@ -51,35 +51,39 @@ class WrittenSchemas:
 
     def __init__(self, cfg: ConnectorConfig, tables: Sequence[Table]) -> None:
         self._cfg, self._tables = cfg, tables
-        self._known: dict[str, Forms] = {}
+        self._known: dict[tuple[str, bool], Forms] = {}
         self._schemas: dict[str, list[Any]] = {}
         self._forms: dict[str, set[ValueForm]] = {}
 
-    def require(self, part: str, forms: Forms | None) -> None:
+    def require(self, part: str, forms: Forms | None, *, with_columns: bool = True) -> None:
         """Check the schema of a key or value.
 
         Args:
             part: ``key`` or ``value``.
             forms: What it says of the fields; None if the record has none.
+            with_columns: Whether it is known which columns the table had then.
 
         Raises:
             UnreadableRecord: The stream never writes such a schema for the table.
         """
-        if forms is None or self._known.get(part) is forms:
+        if forms is None or self._known.get((part, with_columns)) is forms:
             return
         if isinstance(forms, SchemaForms):
             if not self._schemas:
                 self._add_schemas()
             try:
-                (self._require_key if part == "key" else self._require_envelope)(forms.schema)
+                if part == "key":
+                    self._require_key(forms.schema)
+                else:
+                    self._require_envelope(forms.schema, with_columns=with_columns)
             except (KeyError, TypeError, AttributeError) as error:
                 raise UnreadableRecord(f"the schema of the {part} is none of Connect's ({error!r})") from error
-        else:
+        elif with_columns:
             if not self._forms:
                 self._add_forms()
             for name, form in forms.items():
                 _require(form in self._forms.get(name, (form,)), part, name, f"{form.type} {form.name}")
-        self._known[part] = forms
+        self._known[part, with_columns] = forms
 
     def _require_key(self, schema: Mapping[str, Any]) -> None:
         _require(schema.get("type") == "struct" and not schema.get("optional"), "key", "", schema.get("type"))
@@ -87,7 +91,7 @@ class WrittenSchemas:
             allowed = self._schemas.get(str(field["field"]), [_bare(Member(str(field["field"])).to_schema())])
             _require(_bare(field) in allowed, "key", field["field"], field.get("type"))
 
-    def _require_envelope(self, schema: Mapping[str, Any]) -> None:
+    def _require_envelope(self, schema: Mapping[str, Any], *, with_columns: bool) -> None:
         fields = {str(field["field"]): field for field in schema["fields"]}
         _require(fields.keys() >= _REQUIRED and len(fields) == len(schema["fields"]), "value", "", sorted(fields))
         _require(str(schema.get("name")).endswith("Envelope"), "value", "", schema.get("name"))
@@ -99,7 +103,7 @@ class WrittenSchemas:
                 _require(_bare(field) in _TAIL_MEMBERS, "value", name, field.get("type"))
         before, after = (_bare({**fields[name], "field": None}) for name in _ROWS)
         _require(before == after and after["type"] == "struct" and after["optional"], "value", "after", "")
-        for column in fields["after"]["fields"]:
+        for column in fields["after"]["fields"] if with_columns else ():
             bare = _bare(column)
             _require(bare in self._schemas.get(bare["field"], (bare,)), "value", column["field"], column.get("type"))
 

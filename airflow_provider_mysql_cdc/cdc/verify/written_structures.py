@@ -70,6 +70,7 @@ class WrittenStructures:
             return
         if not self._unplaced:
             if self._is_before_history(event.source):
+                self._schemas.require("value", event.forms, with_columns=False)
                 return
             if event.key is None and has_key and self._was_keyed(event.source):
                 raise UnreadableRecord("the event has no key, although its table has one")

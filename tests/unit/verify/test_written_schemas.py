@@ -102,6 +102,15 @@ def test_what_ticdc_s_format_was_under_other_properties_is_its_own(other: str) -
     assert both_accept(CREATE.replace(", q POINT", ""), TICDC, TICDC | REST_OF_TICDC[other])
 
 
+def is_read_early(records: TableRecords, key: bytes | None, text: str) -> bool:
+    """Return whether a record is accepted at a place before the history."""
+    try:
+        event = read(records, key, text.replace('"pos":4711', '"pos":3').encode())
+    except UnreadableRecord:
+        return False
+    return accepts(written(records), event)
+
+
 SMALL = "CREATE TABLE t (id INT NOT NULL PRIMARY KEY, v INT)"
 
 
@@ -140,8 +149,18 @@ def test_a_schema_that_the_stream_never_writes_makes_a_record_unreadable(edit: s
     assert value is not None and accepts(of, read(records, key, value))
     document = json.loads(value)
     EDITS[edit](document["schema"])
+    text = json.dumps(document, separators=(",", ":"))
     with pytest.raises(UnreadableRecord):
-        of.require_own(read(records, key, json.dumps(document, separators=(",", ":")).encode()), has_key=True)
+        of.require_own(read(records, key, text.encode()), has_key=True)
+    assert not is_read_early(records, key, text)
+
+
+def test_before_the_history_it_is_known_what_an_envelope_is_and_not_which_columns_the_table_had() -> None:
+    records = TableRecords(SMALL, SCHEMAS)
+    key, value, _ = records.row("1", "7")
+    assert value is not None
+    text = value.decode().replace('"int32","optional":true,"field":"v"', '"int64","optional":true,"field":"v"')
+    assert is_read_early(records, key, text) and not accepts(written(records), read(records, key, text.encode()))
 
 
 @for_each("create", [SMALL.replace("v INT", "v BIGINT"), SMALL.replace("v INT", "v INT NOT NULL")])
