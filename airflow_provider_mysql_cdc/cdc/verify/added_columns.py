@@ -61,7 +61,7 @@ class AddedColumns:
     def __init__(
         self, cfg: ConnectorConfig, table: Table, now: ComparedColumns, versions: Sequence[StructureVersion]
     ) -> None:
-        self._cfg, self._now = cfg, now
+        self._cfg, self._now, self._placed = cfg, now, bool(versions)
         self._tables = [version.table for version in versions] or [table]
         self._renamed = [dict(version.renamed) for version in versions] or [{}]
         self._columns = {f: c for c in table.columns if (f := column_field(cfg, c)) in self._now.declared}
@@ -83,7 +83,9 @@ class AddedColumns:
         if structure == UNKNOWN_STRUCTURE and (structure := self._newest_with(row.keys())) == UNKNOWN_STRUCTURE:
             return event
         found: dict[str, _AddedValue] = {}
-        had = frozenset() if event.forms is None or structure == BEFORE_HISTORY else _unwritten(event.forms)
+        # What the table had before its history, the mark cannot know.
+        is_marked = event.forms is not None and not (self._placed and structure == BEFORE_HISTORY)
+        had = _unwritten(event.forms or {}) if is_marked else frozenset()
         for name in sorted(self._columns.keys() - row.keys() - had):
             value = self._value_in(event, name, structure)
             if value is not None:
