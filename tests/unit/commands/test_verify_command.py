@@ -71,4 +71,4 @@ def test_it_prints_json_and_a_page_without_values_of_masked_columns(ledger: Ledg
 
 def test_a_stream_that_was_never_verified_is_said_so(ledger: Ledger, verify: Any) -> None:
     code, out, err = verify()
-    assert (code, out) == (1, "") and "topic.prefix=p was never verified" in err and "mysql_cdc_verify" in err
+    assert (code, out) == (3, "") and "topic.prefix=p was never verified" in err and "mysql_cdc_verify" in err

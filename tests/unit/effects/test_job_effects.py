@@ -131,11 +131,12 @@ def asks_gtids(patch: Patch, cfg: ConnectorConfig) -> Any:
 
 def groups(patch: Patch, cfg: ConnectorConfig) -> Any:
     patch.setattr(group_queue, "verdict_basis", lambda *given: None)
-    patch.setattr(group_queue, "tables_to_compare", lambda *given: [])
+    for name in ("known_captured", "unknown_tables", "choose_tables"):
+        patch.setattr(group_queue, name, lambda *given: ())
     patch.setattr(group_queue, "sized_tables", lambda *given: [])
     patch.setattr(group_queue, "plan_groups", _asking)
     context: Any = SimpleNamespace(cfg=cfg, conn=None)
-    request: Any = SimpleNamespace(repair=RepairMode.NO)
+    request: Any = SimpleNamespace(repair=RepairMode.NO, tables=())
     return _asked(lambda: group_queue.plan_group_queue(context, request, ""))[1]
 
 
