@@ -244,7 +244,7 @@ class DdlEventHandler:
         truncates = Operation.TRUNCATE not in cfg[F.SKIPPED_OPERATIONS]
         removed = removed_tables(applied, previous_state, cfg.captures, publishes_truncates=truncates)
         try:
-            return removed + unlogged_changes(query.sql, self.context(query), cfg.captures, known)
+            return removed + unlogged_changes(query.sql, self.context(query), cfg.captures, known, cfg.includes_column)
         except DdlParseError:  # skipped, as the configuration says
             return removed
 

@@ -47,7 +47,9 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId, folded_name
 
 _ANY_CHARSET = DefaultCharset("utf8mb4", "utf8mb4_0900_ai_ci")
 """Stands for the table's own: only whether a column has a default is looked at."""
-EffectKind = Literal["create", "drop", "truncate", "rename", "rows", "partition rows", "structure", "drop database"]
+EffectKind = Literal[
+    "create", "drop", "truncate", "rename", "rows", "partition rows", "filled", "structure", "drop database"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +58,20 @@ class Effect:
 
     Args:
         kind: ``rows`` stands for EXCHANGE PARTITION and tablespaces, which add and remove rows without row events;
-            ``partition rows`` for DROP and TRUNCATE PARTITION, which only remove them; ``structure`` for a change of
-            columns or of the primary key, which may change values without row events.
+            ``partition rows`` for DROP and TRUNCATE PARTITION, which only remove them; ``filled`` for columns that are
+            added with values which no event tells; ``structure`` for a change of columns or of the primary key, which
+            may change values without row events.
         table: The table; for a rename its old name; for ``drop database`` the database with an empty table name.
         new_name: The new name of a rename.
         unless_exists: Whether it is CREATE TABLE IF NOT EXISTS.
+        columns: The columns that are filled.
     """
 
     kind: EffectKind
     table: TableId
     new_name: TableId | None = None
     unless_exists: bool = False
+    columns: tuple[str, ...] = ()
 
 
 def statement_effects(sql: str, context: DdlContext) -> tuple[Effect, ...]:
@@ -115,6 +120,9 @@ def _table_effects(statement: ParsedStatement | None, part: StatementText, conte
         row_effects.append(Effect("rows", table))
     elif _removes_partitions(part[1]):
         row_effects.append(Effect("partition rows", table))
+    added = [a.spec for a in statement.actions if isinstance(a, AddColumn)]
+    if filled := tuple(spec.name for spec in added if not _has_known_default(spec, context)):
+        row_effects.append(Effect("filled", table, columns=filled))
     if any(not _keeps_values(action, context) for action in statement.actions):
         row_effects.append(Effect("structure", table))
     return [

@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import Effect, EffectKind, statement_effects
 
 # Every statement with such an effect contains one of these words; others are not parsed a second time.
-_KEYWORDS = re.compile("RENAME|PARTITION|TABLESPACE", re.IGNORECASE)
+_KEYWORDS = re.compile("RENAME|PARTITION|TABLESPACE|ADD", re.IGNORECASE)
 # A table without its tablespace cannot be read.
 _DISCARD = re.compile(r"\bDISCARD\b[^;]*\bTABLESPACE\b", re.IGNORECASE)
 _ROW_EFFECTS: dict[EffectKind, str] = {
@@ -37,7 +37,11 @@ class UnloggedChange(NamedTuple):
 
 
 def unlogged_changes(
-    sql: str, context: DdlContext, captures: Callable[[TableId], bool], known: Callable[[TableId], bool]
+    sql: str,
+    context: DdlContext,
+    captures: Callable[[TableId], bool],
+    known: Callable[[TableId], bool],
+    includes_column: Callable[[TableId, str], bool],
 ) -> list[UnloggedChange]:
     """Return the changes of rows of captured tables that a statement made without row events.
 
@@ -46,6 +50,7 @@ def unlogged_changes(
         context: Its session settings.
         captures: Whether a table is captured.
         known: Whether a name is, or may be, that of a table before the statement; RENAME TABLE renames views as well.
+        includes_column: Whether events have a column of a table.
 
     Raises:
         DdlParseError: The statement is DDL and cannot be parsed.
@@ -59,6 +64,13 @@ def unlogged_changes(
         for e in effects
         if e.kind in _ROW_EFFECTS
     ]
+    changes += (
+        UnloggedChange(
+            e.table, f"{', '.join(columns)} was added, and its values in the rows that were there are in no event", True
+        )
+        for e in effects
+        if (columns := [column for column in e.columns if includes_column(e.table, column)])
+    )
     changes += (
         UnloggedChange(name, f"it was {former_name} before, and its rows are in no event under its new name", True)
         for name, former_name in _renamed_tables(effects)

@@ -66,7 +66,7 @@ def after(sql: str, cfg: ConnectorConfig) -> dict[str, bytes | None]:
         state = apply_ddl(state, f"CREATE TABLE {name} (i INT PRIMARY KEY)", context).state
     old = TableId("a", "old")
     tables = UnreadTables(cfg, {old: NeverReadTable(old, "f:4", "it joined")}, records)
-    changes = unlogged_changes(sql, context, cfg.captures, lambda table: True)
+    changes = unlogged_changes(sql, context, cfg.captures, lambda table: True, cfg.includes_column)
     tables.on_statement(state, apply_ddl(state, sql, context), changes, "f:99")
     return {key.decode().removeprefix("unread/"): value for _, key, value, *_ in records if key is not None}
 
