@@ -194,7 +194,7 @@ class UnloggedChangesMode(DocEnum):
     """What happens after a statement that changed rows of a captured table without row events."""
 
     WARN = "warn", "log the statement, count it and publish a notification"
-    INCREMENTAL = "incremental", "also read the table again with an incremental snapshot, if the statement added rows"
+    INCREMENTAL = "incremental", "also read the table again with an incremental snapshot, if rows were added or filled"
 
 
 class NewTablesMode(DocEnum):
