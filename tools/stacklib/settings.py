@@ -65,6 +65,8 @@ MYSQL_DEVELOPMENT = MappingProxyType(
         "loose_mysqlx": "OFF",
         "innodb_buffer_pool_size": "128M",
         "innodb_flush_log_at_trx_commit": "2",
+        # Many servers on one machine ask for more than the kernel grants (fs.aio-max-nr), and then do not start.
+        "innodb_use_native_aio": "OFF",
         "sync_binlog": "0",
         "skip_name_resolve": "ON",
         "secure_file_priv": "",
