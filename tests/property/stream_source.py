@@ -216,7 +216,7 @@ class Source:
         self._ask()
         connection = Connection(self.address)
         if settings is not None:
-            mysql_connect._require_server(connection, settings)
+            mysql_connect._require_server(mysql_connect.answering_server(connection), settings)
         return connection
 
     # -- tables, as the stage asks for them -----------------------------------------------------------------------

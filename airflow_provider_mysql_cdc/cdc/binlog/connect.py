@@ -85,38 +85,38 @@ def login_seconds(settings: ConnectionSettings) -> float:
 
 def _connect_once(settings: ConnectionSettings, *, replication: bool) -> Any:
     try:
-        conn = _open_checked(settings)
+        conn = _open(settings, _tls_context(settings), _driver_arguments(settings))
     except CdcError:
         raise
     except Exception as error:
         clear_frame_locals(error)
         raise _connect_error(error, settings.address()) from error
     _set_timeouts(conn, settings)
-    if not replication:
-        try:
-            prepare_session(conn, settings.address())
-        except BaseException:
-            conn.close()
-            raise
-    return conn
-
-
-def _open_checked(settings: ConnectionSettings) -> Any:
-    conn = _open(settings, _tls_context(settings), _driver_arguments(settings))
     try:
-        _require_server(conn, settings)
+        if not replication:
+            _require_server(prepare_session(conn, settings.address()), settings)
+        elif settings.server_uuid is not None:
+            _require_server(answering_server(conn), settings)
     except BaseException:
         conn.close()
         raise
     return conn
 
 
-def _require_server(conn: Any, settings: ConnectionSettings) -> None:
+def _open_checked(settings: ConnectionSettings) -> Any:
+    conn = _open(settings, _tls_context(settings), _driver_arguments(settings))
+    try:
+        if settings.server_uuid is not None:
+            _require_server(answering_server(conn), settings)
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+def _require_server(answering: str, settings: ConnectionSettings) -> None:
     """Refuse the answer of another server: an address may lead to several, and move from one to the other."""
-    if settings.server_uuid is None:
-        return
-    answering = answering_server(conn)
-    if answering.lower() != settings.server_uuid.lower():
+    if settings.server_uuid is not None and answering.lower() != settings.server_uuid.lower():
         raise ServerChangedError(
             "another server answers than the one that is read",
             where=settings.address(),

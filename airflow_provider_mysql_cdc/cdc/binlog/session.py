@@ -56,8 +56,11 @@ SESSION_VARIABLES: Mapping[str, str] = {
 Variables"; a server that does not know one has not the feature."""
 
 
-def prepare_session(conn: Any, where: str) -> None:
+def prepare_session(conn: Any, where: str) -> str:
     """Set the session variables of a new connection that have another value, in three round trips.
+
+    Returns:
+        server_uuid of the server that answers, which costs no round trip here; empty if it has none.
 
     Args:
         conn: The connection.
@@ -70,7 +73,7 @@ def prepare_session(conn: Any, where: str) -> None:
     try:
         with conn.cursor() as cursor:
             cursor.execute(FIRST_STATEMENT)
-            names = ", ".join(f"'{name}'" for name in SESSION_VARIABLES)
+            names = ", ".join(f"'{name}'" for name in (*SESSION_VARIABLES, "server_uuid"))
             cursor.execute(f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
             current = {str(name): str(value) for name, value in cursor.fetchall()}
     except (pymysql.MySQLError, OSError) as error:
@@ -87,6 +90,7 @@ def prepare_session(conn: Any, where: str) -> None:
     except SourceSettingError:
         for pair in different:  # the server sets none of them, and does not always say which one it refuses
             _set_variables(conn, [pair], where)
+    return current.get("server_uuid", "")
 
 
 def _set_variables(conn: Any, values: Sequence[tuple[str, str]], where: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.reconnect_delay import reconnect_delay_s
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
@@ -50,8 +50,8 @@ def server_start(conn: Any) -> ServerStart:
         SourceError: The server refuses or does not answer.
     """
     uptime_s = float(fetch_all(conn, "SHOW GLOBAL STATUS LIKE 'Uptime'")[0][1])
-    connection_id = int(fetch_all(conn, "SELECT CONNECTION_ID()")[0][0])
-    return ServerStart(answering_server(conn), time.monotonic() - uptime_s, connection_id)
+    uuid, connection_id = fetch_all(conn, "SELECT @@server_uuid, CONNECTION_ID()")[0]
+    return ServerStart(str(uuid), time.monotonic() - uptime_s, int(connection_id))
 
 
 @dataclass(slots=True)

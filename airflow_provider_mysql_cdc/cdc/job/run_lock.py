@@ -26,7 +26,7 @@ from typing import Any
 
 import pymysql
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError, SourceError
 from airflow_provider_mysql_cdc.cdc.job.lock_recovery import LockRecovery, server_start
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
@@ -172,12 +172,12 @@ def hold_run_lock(settings: ConnectionSettings, prefix: str, owner: str, max_att
     """
     lease_s = max(settings.silence_timeout_s, 1.0)
     with connect(settings) as conn:
-        recovery, server_uuid = None, answering_server(conn)
+        recovery, held_on = None, server_start(conn)
         if max_attempts:
             again = partial(_acquire_free, prefix=prefix, owner=owner, lease_s=lease_s)
-            recovery = LockRecovery(settings, max_attempts, again, server_start(conn))
+            recovery = LockRecovery(settings, max_attempts, again, held_on)
         acquire(conn, prefix, owner, lease_s)
-        lock = RunLock(conn, prefix, lease_s, owner, recovery, server_uuid)
+        lock = RunLock(conn, prefix, lease_s, owner, recovery, held_on.uuid)
         try:
             yield lock
         finally:

@@ -39,7 +39,7 @@ class Driver:
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     fake = Driver()
     monkeypatch.setattr(module, "SecureConnection", fake)
-    monkeypatch.setattr(module, "prepare_session", lambda conn, where: None)
+    monkeypatch.setattr(module, "prepare_session", lambda conn, where: "")
     return fake
 
 

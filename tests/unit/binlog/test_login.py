@@ -38,7 +38,7 @@ START = BinlogOffset("binlog.000001", 4)
 @pytest.fixture(autouse=True)
 def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """End each conversation with the login, and begin the next one at once."""
-    monkeypatch.setattr(connect_module, "prepare_session", lambda conn, where: None)
+    monkeypatch.setattr(connect_module, "prepare_session", lambda conn, where: "")
     monkeypatch.setattr(connect_module, "LOGIN_DELAYS_S", [0.0] * len(connect_module.LOGIN_DELAYS_S))
 
 

@@ -54,7 +54,7 @@ class Driver:
         self.given: dict[str, Any] = {}
         self.limits: tuple[float, float] = (0, 0)
         monkeypatch.setattr(connect_module, "SecureConnection", self)
-        monkeypatch.setattr(connect_module, "prepare_session", lambda conn, where: None)
+        monkeypatch.setattr(connect_module, "prepare_session", lambda conn, where: "")
         monkeypatch.setattr(connect_module, "DeadlineReader", self._reader)
 
     def __call__(self, **given: Any) -> Any:

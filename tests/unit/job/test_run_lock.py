@@ -43,6 +43,10 @@ class Server:
         elif "GET_LOCK" in sql:
             got = int(self.holders.setdefault(given[0], self.me) == self.me)
             self._row = (got, self.holders[given[0]])[: sql.count("(%s")]
+        elif "Uptime" in sql:
+            self._row = ("Uptime", "60")
+        elif "@@server_uuid" in sql:
+            self._row = ("3e11fa47-71ca-11e1-9e33-c80aa9429562", self.me)
         elif "RELEASE_ALL_LOCKS" in sql:
             self.holders.clear()
         elif "RELEASE_LOCK" in sql:
@@ -53,8 +57,6 @@ class Server:
             self._row = (int(self.holders.get(given[0]) == given[1]),)
         elif "IS_USED_LOCK" in sql:
             self._row = (self.holders.get(given[0]),)
-        elif "@@server_uuid" in sql:
-            self._row = ("3e11fa47-71ca-11e1-9e33-c80aa9429562",)
 
     def fetchone(self) -> tuple[Any, ...]:
         return self._row
@@ -158,7 +160,7 @@ class Broken(Server):
 
     def execute(self, sql: str, given: tuple[Any, ...] = ()) -> None:
         super().execute(sql, given)
-        if "CONNECTION_ID" in sql:
+        if "IS_USED_LOCK(%s) = CONNECTION_ID" in sql:
             raise OSError("gone")
 
 
