@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Context, Decimal
 from enum import Enum
 from typing import Any, Literal, NamedTuple
@@ -52,6 +53,11 @@ _SECOND = 10**9
 _DAY = 86_400 * _SECOND
 _EPOCH = datetime(1970, 1, 1)
 _SINGLE = struct.Struct("<f")
+_POINT = struct.Struct("<5xdd")
+"""Little-endian WKB of a point, as MySQL stores it: order, type, x, y."""
+_DATE = r"[0-9]{4,}-[0-9]{2}-[0-9]{2}"
+_OF_DAY = r"[0-9]{2}:[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?"
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:E[+-]?[0-9]+)?").fullmatch
 # DECIMAL has 65 digits at most.
 _WIDE = Context(prec=100)
 _NUMBER_MEMBER = "\0number"
@@ -147,14 +153,19 @@ def single(value: Any) -> Decimal:
     return Decimal(_SINGLE.unpack(_SINGLE.pack(float(value)))[0])
 
 
+def _unscaled(value: Any, form: ValueForm) -> Meaning:
+    number = int.from_bytes(b64decode(value, validate=True), "big", signed=True)
+    return Meaning(Kind.EXACT, _WIDE.scaleb(Decimal(number), -form.scale))
+
+
+def _number_text(value: Any, form: ValueForm) -> Meaning:
+    return Meaning(Kind.EXACT, Decimal(_matched(_NUMBER, value)))
+
+
 def _exact(value: Any, form: ValueForm) -> Meaning:
-    if form.scale >= 0 and isinstance(value, str):
-        unscaled = int.from_bytes(b64decode(value, validate=True), "big", signed=True)
-        return Meaning(Kind.EXACT, _WIDE.scaleb(Decimal(unscaled), -form.scale))
-    number = Decimal(int(value)) if isinstance(value, bool) else Decimal(value)
-    if not number.is_finite():
-        raise ValueError(f"{value} is no number of MySQL")
-    return Meaning(Kind.EXACT, number)
+    if form.scale >= 0:
+        return _unscaled(value, form)
+    return _whole(value, form) if type(value) is int else _number_text(value, form)
 
 
 def _whole(value: Any, form: ValueForm) -> Meaning:
@@ -180,8 +191,6 @@ def _float(kind: Kind, read: Callable[[Any], Decimal]) -> Read:
 
 def _bits(order: Literal["little", "big"]) -> Read:
     def read(value: Any, form: ValueForm) -> Meaning:
-        if isinstance(value, bool):
-            return Meaning(Kind.EXACT, Decimal(int(value)))
         return Meaning(Kind.EXACT, Decimal(int.from_bytes(b64decode(value, validate=True), order)))
 
     return read
@@ -197,24 +206,44 @@ def _units(kind: Kind, nanoseconds: int) -> Read:
     return lambda value, form: Meaning(kind, int(_whole(value, form).value) * nanoseconds)
 
 
-def _clock(kind: Kind) -> Read:
+def _matched(matches: Callable[[str], object], value: Any) -> str:
+    """Return a text that is written as the stream writes values of its form: by that, consumers read it."""
+    if not isinstance(value, str) or not matches(value):
+        raise ValueError(f"{value!r} is not written so")
+    return value
+
+
+def _clock(kind: Kind, pattern: str) -> Read:
+    matches = re.compile(pattern).fullmatch
+
     def read(value: Any, form: ValueForm) -> Meaning:
-        moment = datetime.fromisoformat(value.removesuffix("Z"))
-        passed = moment.replace(tzinfo=None) - _EPOCH - (moment.utcoffset() or timedelta())
+        passed = datetime.fromisoformat(_matched(matches, value).removesuffix("Z")) - _EPOCH
         return Meaning(kind, (passed.days * 86_400 + passed.seconds) * _SECOND + passed.microseconds * 1000)
 
     return read
 
 
-def _time_text(value: Any, form: ValueForm) -> Meaning:
-    """Read ``[-]HHH:MM:SS[.ffffff][Z]``."""
-    hours, minutes, seconds = value.removesuffix("Z").removeprefix("-").split(":")
-    total = int((Decimal(seconds) + 60 * (int(minutes) + 60 * int(hours))) * _SECOND)
-    return Meaning(Kind.TIME, -total if value.startswith("-") else total)
+def _time_text(end: str) -> Read:
+    """Return a reader of ``[-]HHH:MM:SS[.ffffff]`` with an end."""
+    matches = re.compile(f"-?[1-9]?{_OF_DAY}{end}").fullmatch
+
+    def read(value: Any, form: ValueForm) -> Meaning:
+        hours, minutes, seconds = _matched(matches, value).removesuffix("Z").removeprefix("-").split(":")
+        total = int((Decimal(seconds) + 60 * (int(minutes) + 60 * int(hours))) * _SECOND)
+        return Meaning(Kind.TIME, -total if value.startswith("-") else total)
+
+    return read
 
 
 def _geometry(value: Any, form: ValueForm) -> Meaning:
-    return Meaning(Kind.GEOMETRY, (b64decode(value["wkb"], validate=True), value.get("srid") or 0))
+    return Meaning(Kind.GEOMETRY, (b64decode(value["wkb"], validate=True), value["srid"] or 0))
+
+
+def _point(value: Any, form: ValueForm) -> Meaning:
+    found = _geometry(value, form)
+    if (value["x"], value["y"]) != _POINT.unpack(found.value[0]):
+        raise ValueError("its coordinates are not those of its WKB")
+    return found
 
 
 def _document(value: Any, form: ValueForm) -> Meaning:
@@ -223,8 +252,7 @@ def _document(value: Any, form: ValueForm) -> Meaning:
 
 
 def _vector(value: Any, form: ValueForm) -> Meaning:
-    numbers = json.loads(value) if isinstance(value, str) else value
-    return Meaning(Kind.VECTOR, [single(number) for number in numbers])
+    return Meaning(Kind.VECTOR, [_BY_TYPE["float"](number, form).value for number in value])
 
 
 def _connect_reader(form: ValueForm) -> Read | None:
@@ -252,8 +280,8 @@ _BY_TYPE: Mapping[str, Read] = {
 }
 _DEBEZIUM, _CONNECT = "io.debezium", "org.apache.kafka.connect.data"
 _BY_NAME: Mapping[str, Read] = {
-    DECIMAL: _exact,
-    NUMBER_TEXT: _exact,
+    DECIMAL: _unscaled,
+    NUMBER_TEXT: _number_text,
     f"{_DEBEZIUM}.time.Year": _whole,
     f"{_DEBEZIUM}.data.Bits": _bits("little"),
     f"{_DEBEZIUM}.data.Enum": _text,
@@ -261,20 +289,20 @@ _BY_NAME: Mapping[str, Read] = {
     f"{_DEBEZIUM}.data.Json": _document,
     f"{_DEBEZIUM}.time.Date": _units(Kind.DATETIME, _DAY),
     f"{_CONNECT}.Date": _units(Kind.DATETIME, _DAY),
-    f"{_DEBEZIUM}.time.IsoDate": _clock(Kind.DATETIME),
+    f"{_DEBEZIUM}.time.IsoDate": _clock(Kind.DATETIME, f"{_DATE}Z"),
     f"{_DEBEZIUM}.time.Timestamp": _units(Kind.DATETIME, 10**6),
     f"{_DEBEZIUM}.time.MicroTimestamp": _units(Kind.DATETIME, 1000),
     f"{_DEBEZIUM}.time.NanoTimestamp": _units(Kind.DATETIME, 1),
     f"{_CONNECT}.Timestamp": _units(Kind.DATETIME, 10**6),
-    f"{_DEBEZIUM}.time.IsoTimestamp": _clock(Kind.DATETIME),
-    f"{_DEBEZIUM}.time.ZonedTimestamp": _clock(Kind.INSTANT),
+    f"{_DEBEZIUM}.time.IsoTimestamp": _clock(Kind.DATETIME, f"{_DATE}T{_OF_DAY}Z"),
+    f"{_DEBEZIUM}.time.ZonedTimestamp": _clock(Kind.INSTANT, f"{_DATE}T{_OF_DAY}Z"),
     f"{_DEBEZIUM}.time.Time": _units(Kind.TIME, 10**6),
     f"{_DEBEZIUM}.time.MicroTime": _units(Kind.TIME, 1000),
     f"{_DEBEZIUM}.time.NanoTime": _units(Kind.TIME, 1),
     f"{_CONNECT}.Time": _units(Kind.TIME, 10**6),
-    f"{_DEBEZIUM}.time.IsoTime": _time_text,
+    f"{_DEBEZIUM}.time.IsoTime": _time_text("Z"),
     f"{_DEBEZIUM}.data.geometry.Geometry": _geometry,
-    f"{_DEBEZIUM}.data.geometry.Point": _geometry,
+    f"{_DEBEZIUM}.data.geometry.Point": _point,
     f"{_DEBEZIUM}.data.FloatVector": _vector,
 }
 _BY_FAMILY: Mapping[Family, Read] = {
@@ -285,10 +313,10 @@ _BY_FAMILY: Mapping[Family, Read] = {
     **dict.fromkeys((Family.TEXT, Family.ENUM, Family.SET), _text),
     Family.BYTES: _BY_TYPE["bytes"],
     Family.JSON: _BY_NAME[f"{_DEBEZIUM}.data.Json"],
-    **dict.fromkeys((Family.DATE, Family.DATETIME), _clock(Kind.DATETIME)),
-    Family.TIMESTAMP: _clock(Kind.INSTANT),
-    Family.TIME: _time_text,
-    Family.VECTOR: _vector,
+    **dict.fromkeys((Family.DATE, Family.DATETIME), _clock(Kind.DATETIME, f"{_DATE}(?: {_OF_DAY})?")),
+    Family.TIMESTAMP: _clock(Kind.INSTANT, f"{_DATE} {_OF_DAY}"),
+    Family.TIME: _time_text(""),
+    Family.VECTOR: lambda value, form: _vector(json.loads(value), form),
 }
 _BY_TIDB_TYPE: Mapping[str, Read] = {
     row.tidb_type: _BY_FAMILY[row.family] for row in MYSQL_TYPES.values() if row.tidb_type
