@@ -1,7 +1,7 @@
 """The ledger records of verifications: one about the last one as a whole, and one for each table.
 
-The verdict about a table stays until the table is judged again. One that is not *equal* also stays beside a later one
-that has not looked at all of it, in a smaller sample for example, and is what counts then.
+The verdict about a table stays until the table is judged again. One that left something open also stays beside later
+ones that have not looked at all of it, in a smaller sample for example; of them the worst counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import left_difference
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
     HISTORY_DIFFERENCES,
     TableVerdict,
-    VerdictKind,
     VerifyResult,
 )
 
@@ -68,8 +67,7 @@ def verdict_values(
     for verdict in result.tables:
         kept = _RunVerdict(verdict, result.run, result.ended_ms, result.request.sample_percent, result.request.history)
         stored = _stored(ledger, verdict.table)
-        open_ones = [each for each in stored if each.run != result.run and not kept.covers(each)]
-        earlier = open_ones[0].to_json() if open_ones else None
+        earlier = [each.to_json() for each in stored if each.run != result.run and not kept.covers(each)]
         yield VERIFY_TABLE_PREFIX + verdict.table, kept.to_json() | {"earlier": earlier}
     yield VERIFY_KEY, result.summary_json()
     for key in done_keys(ledger, except_run="" if over else result.run):
@@ -123,13 +121,13 @@ def read_last_verdicts(ledger: LedgerState) -> VerifyResult | None:
 
 
 def counting_verdict(record: dict[str, Any]) -> dict[str, Any]:
-    """Return what counts of the record of a table: an earlier verdict, unless the last one has found something, too.
+    """Return what counts of the record of a table: the last verdict of those that have left the most open.
 
     Args:
         record: The record.
     """
-    earlier: dict[str, Any] | None = record["earlier"]
-    return record if earlier is None or record["verdict"] == VerdictKind.DIFFERENT else earlier
+    verdicts: list[dict[str, Any]] = [record, *reversed(record["earlier"])]
+    return max(verdicts, key=lambda each: each["left_open"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +140,20 @@ class _RunVerdict:
     sample_percent: float
     history: bool
 
+    @property
+    def left_open(self) -> int:
+        """Return 2 where differences are left, 1 where something was not judged, 0 where nothing is open."""
+        return 2 if left_differences(self.verdict) else int(not self.verdict.judged)
+
     def covers(self, earlier: _RunVerdict) -> bool:
         """Return whether an earlier verdict need not be kept: it left nothing open, or all of that was judged again."""
-        left = left_differences(earlier.verdict)
-        if not left and earlier.verdict.judged:
+        left = left_differences(earlier.verdict).keys()
+        if not earlier.left_open:
             return True
-        return (
-            self.verdict.not_compared is None
-            and self.sample_percent >= earlier.sample_percent
-            and (self.history or not HISTORY_DIFFERENCES.intersection(left))
-        )
+        if self.verdict.not_compared is not None:  # it says no less than one that did not compare the table, either
+            return earlier.verdict.not_compared is not None and left <= left_differences(self.verdict).keys()
+        has_all = self.sample_percent >= earlier.sample_percent
+        return has_all and (self.history or not HISTORY_DIFFERENCES & left)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -160,6 +162,7 @@ class _RunVerdict:
             "ended_ms": self.ended_ms,
             "sample_percent": self.sample_percent,
             "history": self.history,
+            "left_open": self.left_open,
         }
         return members | self.verdict.to_json()
 
@@ -177,10 +180,10 @@ class _RunVerdict:
 
 
 def _stored(ledger: LedgerState, table: str) -> list[_RunVerdict]:
-    """Return the verdicts that the ledger has about a table, the earlier one first."""
+    """Return the verdicts that the ledger has about a table, the earlier ones first."""
     value = ledger.verdicts.get(table)
     if value is None:
         return []
     with record_location(f"key {VERIFY_TABLE_PREFIX}{table}"):
         record = decode(value)
-        return [_RunVerdict.from_json(each) for each in (record["earlier"], record) if each is not None]
+        return [_RunVerdict.from_json(each) for each in (*record["earlier"], record)]

@@ -71,7 +71,7 @@ def part_of_a_plan(change: Change) -> object:
 
 
 def verdict(change: Change) -> object:
-    value = json.dumps(change(versioned({"verdict": "equal", "earlier": None}))).encode()
+    value = json.dumps(change(versioned({"verdict": "equal", "earlier": [], "left_open": 0}))).encode()
     return table_counts(build_ledger_state({"verify/table/d.t": value}), {})
 
 

@@ -63,9 +63,10 @@ def test_errors_come_newest_first_with_what_to_do() -> None:
 def test_a_verification_is_summed_up_without_values_of_rows() -> None:
     summary = {"run": "r", "started_ms": 1, "ended_ms": 2, "equal": False, "clean": False}
     different = {"run": "r", "table": "a.b", "rows": 7, "findings": {"missing": 2}, "verdict": "different"}
-    different |= {"examples": [{"key": {"id": "x7"}}], "earlier": None}
-    equal = {"run": "r", "table": "a.c", "rows": 5, "findings": {}, "verdict": "equal", "earlier": None}
-    sampled = {**equal, "table": "a.d", "earlier": {**equal, "table": "a.d", "verdict": "not judged"}}
+    different |= {"examples": [{"key": {"id": "x7"}}], "earlier": [], "left_open": 2}
+    equal = {"run": "r", "table": "a.c", "rows": 5, "findings": {}, "verdict": "equal"}
+    equal |= {"earlier": [], "left_open": 0}
+    sampled = {**equal, "table": "a.d", "earlier": [{**equal, "table": "a.d", "verdict": "not judged", "left_open": 1}]}
     verdicts = {"a.b": different, "a.c": equal, "a.d": sampled, "a.old": {**equal, "run": "before"}}
     stored = {table: encode(verdict) for table, verdict in verdicts.items()}
     ledger = LedgerState(other_records={VERIFY_KEY: summary}, verdicts=stored)

@@ -5,7 +5,7 @@ import pytest
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
-from airflow_provider_mysql_cdc.cdc.commit.plan import encode
+from airflow_provider_mysql_cdc.cdc.commit.plan import decode, encode
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import (
@@ -139,6 +139,9 @@ HISTORY = {DifferenceKind.DUPLICATE: 1}
         ({"findings": RED}, {"sample_percent": 1.0}, {"findings": HISTORY}, "later"),
         ({"findings": HISTORY}, {}, {"findings": GREEN}, "earlier"),
         ({"findings": HISTORY}, {"history": True}, {"findings": GREEN}, "later"),
+        # What was repaired in a sample is not all that differs.
+        ({"findings": RED}, {"sample_percent": 1.0}, {"findings": RED, "repaired": RED}, "earlier"),
+        ({"unjudged": 7}, {"sample_percent": 1.0}, {"findings": RED, "repaired": RED}, "earlier"),
     ],
 )
 def test_a_verdict_counts_until_the_table_is_judged_again(
@@ -159,6 +162,28 @@ def test_a_verdict_counts_until_the_table_is_judged_again(
     full = replace(result(CUSTOMERS, run="full"), request=VerifyRequest(history=True))
     judged: Any = ledger_with(whole, again, full)
     assert read_last_verdicts(judged) == full
+
+
+def test_each_open_verdict_counts_until_all_of_it_is_judged_again() -> None:
+    def run(name: str, found: TableVerdict, percent: float = 100.0, *, history: bool = False) -> VerifyResult:
+        return replace(result(found, run=name), request=VerifyRequest((), percent, history=history))
+
+    doubled = replace(CUSTOMERS, findings=HISTORY)
+    ghosts = replace(CUSTOMERS, findings=RED)
+    unread = replace(CUSTOMERS, not_compared=NotCompared.UNREAD)
+    runs = [
+        run("a", doubled, 1.0, history=True),
+        run("b", ghosts),
+        run("c", CUSTOMERS, 1.0),
+        run("d", CUSTOMERS, 1.0, history=True),
+    ]
+    for last, expected in enumerate((doubled, ghosts, ghosts, ghosts), 1):
+        found = read_last_verdicts(ledger_with(*runs[:last]))  # type: ignore[arg-type]
+        assert found is not None and found.tables == (expected,), last
+    daily = [run(f"{day}", each) for day, each in enumerate([unread, ghosts, unread, unread, unread] * 9)]
+    ledger: Any = ledger_with(*runs, *daily)
+    (record,) = ledger.verdicts.values()
+    assert len(decode(record)["earlier"]) == 1, "what is not judged each day does not pile up"
 
 
 def test_a_verification_of_all_tables_forgets_those_that_are_gone() -> None:
