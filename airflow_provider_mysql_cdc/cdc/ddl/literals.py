@@ -36,6 +36,8 @@ def default_text(default: Default, column: Column, context: DdlContext) -> str:
         if default.kind is DefaultKind.TEXT and default.text.isascii():
             return default.text
         return bytes_default(raw)
+    if column.type_name != "BIT":
+        default = as_string(default, context)
     if column.family is Family.YEAR and default.text.strip("0") == "":
         return _zero_year(default)
     if default.kind in (DefaultKind.TEXT, DefaultKind.NUMBER) and not (column.type_name == "BIT" and raw):
@@ -104,6 +106,19 @@ def member_text(literal: Default, charset: str, context: DdlContext) -> str:
         unit = UNICODE[charset][1] if charset in UNICODE else 1
         return shown_text(bytes(-len(raw) % unit) + raw, charset)
     return within_charset(shown_text(raw, written), charset)
+
+
+def as_string(literal: Default, context: DdlContext) -> Default:
+    """Return a literal as a number or date is read from it: digits with a character set are a string, not a number.
+
+    Args:
+        literal: The literal; ``_utf16 0x0037`` is returned as ``'7'``, others as they are.
+        context: Session context.
+    """
+    if literal.introducer is None or literal.kind not in (DefaultKind.HEX, DefaultKind.BITS):
+        return literal
+    raw, charset = literal_bytes(literal, context)
+    return Default(DefaultKind.TEXT, raw.decode("latin-1") if charset == "binary" else shown_text(raw, charset))
 
 
 def literal_bytes(literal: Default, context: DdlContext) -> tuple[bytes, str]:

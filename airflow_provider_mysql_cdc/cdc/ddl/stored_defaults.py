@@ -13,10 +13,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal, localcontext
 
-from airflow_provider_mysql_cdc.cdc.ddl.literals import literal_bytes, member_text, number_text
+from airflow_provider_mysql_cdc.cdc.ddl.literals import as_string, literal_bytes, member_text, number_text
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.ddl.statements import Default, DefaultKind
-from airflow_provider_mysql_cdc.cdc.ddl.temporal_literals import all_digits, split_datetime, split_time
+from airflow_provider_mysql_cdc.cdc.ddl.temporal_literals import READ_DIGITS, all_digits, split_datetime, split_time
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
@@ -26,7 +26,9 @@ NO_ZERO_IN_DATE = 1 << 23
 """Bit of ``sql_mode``: a date with a zero month or day is refused, or becomes the zero date."""
 _FLOAT = struct.Struct("<f")
 _FLOAT_DIGITS = 6
+_WIDE = ("ucs2", "utf16", "utf16le", "utf32")
 _MAX_TIME_S = (838 * 60 + 59) * 60 + 59
+_TURKISH = re.compile("turkish|_tr_")  # I is the capital letter of another one than i
 _REAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
@@ -46,7 +48,8 @@ def stored_default(default: Default, column: Column, context: DdlContext) -> str
     if store is None:
         return None
     try:
-        text = store(default, column, context)
+        is_read = column.charset is None and column.family not in (Family.BIT, Family.BYTES)
+        text = store(as_string(default, context) if is_read else default, column, context)
         text.encode()
     except (ValueError, ArithmeticError):
         return None
@@ -127,6 +130,8 @@ def _bit(default: Default, column: Column, context: DdlContext) -> str:
 
 
 def _character(default: Default, column: Column, context: DdlContext) -> str:
+    if default.kind is DefaultKind.NUMBER and "e" in default.text.lower() and column.charset in _WIDE:
+        raise ValueError("the server stores the digits as bytes")
     text = member_text(default, column.charset or "", context)
     length = column.length if column.length is not None else 1
     if text[length:].strip(" "):
@@ -140,6 +145,9 @@ def _bytes(default: Default, column: Column, context: DdlContext) -> str:
     length = column.length if column.length is not None else 1
     if len(raw) > length:
         raise ValueError("too long")
+    printed = context.server_layout or context.client_collation is None
+    if printed and default.kind is DefaultKind.TEXT and "?" in default.text:
+        raise ValueError("before 8.0.16 the server prints a ? for each byte that is no UTF-8")
     return (raw.ljust(length, b"\0") if column.type_name == "BINARY" else raw).decode("latin-1")
 
 
@@ -161,7 +169,8 @@ def _matching(text: str, column: Column) -> str:
     if text in column.enum_values:
         return text
     folded = [member for member in column.enum_values if member.isascii() and member.lower() == text.lower()]
-    if len(folded) != 1 or not (column.collation or "").endswith("_ci"):
+    collation = column.collation or ""
+    if len(folded) != 1 or not collation.endswith("_ci") or _TURKISH.search(collation):
         raise ValueError(text)
     return folded[0]
 
@@ -178,7 +187,7 @@ def _rounded(fraction: str, digits: int, context: DdlContext) -> tuple[int, str]
     The server rounds seven digits to six first, so 0.4999999 is 1 (9.7.4).
     """
     rounding = ROUND_DOWN if context.sql_mode & TIME_TRUNCATE_FRACTIONAL else ROUND_HALF_UP
-    value = Decimal(f"0.{fraction[:7] or 0}")
+    value = Decimal(f"0.{fraction[:READ_DIGITS] or 0}")
     for each in (6, digits):
         value = value.quantize(Decimal(1).scaleb(-each), rounding)
     return int(value), f"{value % 1:f}"[1:]
@@ -216,6 +225,8 @@ def _timestamp(default: Default, column: Column, context: DdlContext) -> str:
 
 def _time(default: Default, column: Column, context: DdlContext) -> str:
     sign, seconds, fraction = split_time(_temporal_text(default, context))
+    if default.kind is not DefaultKind.NUMBER and len(fraction) > READ_DIGITS:
+        fraction = fraction[: READ_DIGITS - 1] + fraction[-1]  # it rounds by the last digit (5.7.22 to 9.7.4)
     carry, shown = _rounded(fraction, column.length or 0, context)
     seconds += carry
     if seconds > _MAX_TIME_S or (seconds == _MAX_TIME_S and shown.strip(".0")):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 
 _DATETIME = re.compile(
-    r"(\d{1,4})[^\w\s](\d{1,2})[^\w\s](\d{1,2})(?:[T\s]+(\d{1,2})(?:[^\w\s](\d{1,2}))?(?:[^\w\s](\d{1,2})(?:\.(\d*))?)?)?",
+    r"(\d{1,4})[^\w\s](\d{1,2})[^\w\s](\d{1,2})(?:(?:T|\s+)(\d{1,2})(?:[^\w\s](\d{1,2}))?(?:[^\w\s](\d{1,2})(?:\.(\d*))?)?)?",
     re.ASCII,
 )
 _DATETIME_DIGITS = re.compile(r"(\d{4})(\d{2})(\d{2})(?:(\d{2})(\d{2})(\d{2})(?:\.(\d*))?)?", re.ASCII)
 _TIME = re.compile(r"(-?)(?:(\d+)\s+)?(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?", re.ASCII)
-_DATE_BEFORE_TIME = re.compile(r"^\d{2,4}-\d{1,2}-\d{1,2}\s+", re.ASCII)
 _TIME_DIGITS = re.compile(r"(-?)()(\d{0,3}?)(\d{0,2}?)(\d{1,2})(?:\.(\d*))?", re.ASCII)
-
-
+READ_DIGITS = 7
+"""Digits of a fraction of a second that count."""
+_LEAST_DATETIME = 12
+"""Characters from which on the text of a TIME is read as a datetime first."""
 DateTimeParts = tuple[int, int, int, int, int, int]
 """Year, month, day, hour, minute, second."""
 
@@ -35,7 +36,13 @@ def split_datetime(text: str) -> tuple[DateTimeParts, str]:
             return (0, 0, 0, 0, 0, 0), ""
         raise ValueError(text)
     year, month, day, hour, minute, second = (int(group or 0) for group in match.groups()[:6])
-    if len(match[1]) == 2 and (year, month, day, hour, minute, second) != (0, 0, 0, 0, 0, 0):
+    # Before a point a year has two digits, or four.
+    year_size = len(match[1])
+    if text.strip()[year_size : year_size + 1] == ".":
+        if year_size == 3:
+            raise ValueError(text)
+        year_size = max(year_size, 2)
+    if year_size == 2 and (year, month, day, hour, minute, second) != (0, 0, 0, 0, 0, 0):
         year += 2000 if year < 70 else 1900
     return (year, month, day, hour, minute, second), match[7] or ""
 
@@ -50,7 +57,7 @@ def all_digits(text: str) -> str:
     """
     number, point, fraction = text.replace("T", "").partition(".")
     size = next((size for size in (6, 8, 12, 14) if len(number) <= size), 0)
-    if not number.isdecimal() or not size:
+    if not number.isdecimal() or not size or not number.strip("0"):
         return text
     number = number.zfill(size)
     if size in (6, 12):
@@ -67,7 +74,10 @@ def split_time(text: str) -> tuple[str, int, str]:
     Raises:
         ValueError: The text is no time.
     """
-    text = _DATE_BEFORE_TIME.sub("", text.strip())
+    text = text.strip()
+    if len(text) >= _LEAST_DATETIME and _DATETIME.fullmatch(text):
+        (_, _, _, hour, minute, second), fraction = split_datetime(text)
+        return "", (hour * 60 + minute) * 60 + second, fraction[:READ_DIGITS]
     match = _TIME.fullmatch(text) or _TIME_DIGITS.fullmatch(text)
     if match is None:
         raise ValueError(text)

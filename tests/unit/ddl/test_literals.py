@@ -11,7 +11,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Column
 LATIN1, UTF8MB4, BINARY = 8, 255, 63
 
 
-def column(definition: str, client: int, connection: int | None = None) -> Column:
+def column(definition: str, client: int | None, connection: int | None = None) -> Column:
     context = DdlContext("d", client_collation=client, connection_collation=connection)
     state = apply_ddl(SchemaState(), f"CREATE TABLE t (c {definition})", context).state
     return next(iter(state.tables.values())).columns[0]
@@ -62,6 +62,8 @@ def test_members(definition: str, client: int, connection: int | None, members: 
         ("VARBINARY(9) DEFAULT 1e100", UTF8MB4, "1e100"),
         ("VARCHAR(9) DEFAULT TRUE", UTF8MB4, "1"),
         ("ENUM('a','1') DEFAULT 01", UTF8MB4, "1"),
+        ("INT DEFAULT _utf16 0x0037", UTF8MB4, "7"),
+        ("INT DEFAULT _binary b'110111'", UTF8MB4, "7"),
     ],
 )
 def test_defaults(definition: str, client: int, default: str) -> None:
@@ -205,3 +207,21 @@ def test_a_stored_default_after_a_conversion(definition: str, target: str, store
     create, convert = f"CREATE TABLE t (c {definition})", f"ALTER TABLE t CONVERT TO CHARACTER SET {target}"
     state = apply_ddl(SchemaState(), f"{create}; {convert}", DdlContext("d", client_collation=UTF8MB4)).state
     assert next(iter(state.tables.values())).columns[0].stored_default == stored
+
+
+@for_each(
+    ("definition", "client", "stored"),
+    [
+        ("DATETIME DEFAULT 0", UTF8MB4, "0000-00-00 00:00:00"),
+        ("DATETIME(1) DEFAULT FALSE", UTF8MB4, "0000-00-00 00:00:00.0"),
+        ("DATE DEFAULT '00'", UTF8MB4, "0000-00-00"),
+        ("DATE DEFAULT '123.2.3'", UTF8MB4, None),
+        ("VARBINARY(9) DEFAULT 'a?'", UTF8MB4, "a?"),
+        ("VARBINARY(9) DEFAULT 'a?'", None, None),  # SHOW CREATE TABLE of an old server
+        ("CHAR(9) CHARACTER SET utf16 DEFAULT 1e2", UTF8MB4, None),
+        ("ENUM('ı','i') COLLATE utf8mb4_turkish_ci DEFAULT 'I'", UTF8MB4, None),
+        ("ENUM('a') COLLATE utf8mb4_turkish_ci DEFAULT 'a'", UTF8MB4, "a"),
+    ],
+)
+def test_what_is_stored_for_defaults_of_some_servers(definition: str, client: int | None, stored: str | None) -> None:
+    assert column(definition, client).stored_default == stored
