@@ -465,7 +465,7 @@ class DrainWriter:
     ) -> None:
         """Report rows that a statement changed without row events, and request a snapshot if one is configured."""
         cfg, changes = self.context.cfg, self.ddl_events.unlogged_changes(previous_state, applied, query)
-        self.unread_tables.on_statement(previous_state, applied, changes, where)
+        self.unread_tables.on_statement(previous_state, applied, changes, where, atomic=query.ddl_xid is not None)
         for line in unlogged_warnings(changes, query.sql, where):
             self.committer.note(line, once=True)
         for change in changes:

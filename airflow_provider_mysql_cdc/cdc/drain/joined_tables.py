@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
@@ -34,6 +35,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import UnloggedCha
 
 MAX_LINES = 20
 """Tables that have a line of their own; a list may get thousands at once."""
+_IF_NOT_EXISTS = re.compile(r"\bIF\b.*\bEXISTS\b", re.IGNORECASE | re.DOTALL)
 
 
 def note_joined_tables(
@@ -125,7 +127,7 @@ class UnreadTables:
         self._cfg, self._unread, self._side_records = cfg, dict(unread), side_records
 
     def on_statement(
-        self, before: SchemaState, applied: DdlResult, changes: Iterable[UnloggedChange], where: str
+        self, before: SchemaState, applied: DdlResult, changes: Iterable[UnloggedChange], where: str, *, atomic: bool
     ) -> None:
         """Note a statement.
 
@@ -134,11 +136,19 @@ class UnreadTables:
             applied: What it did.
             changes: Rows that it changed without row events.
             where: ``file:position`` of the statement.
+            atomic: Whether the server logged it as an atomic change of its dictionary.
         """
         emptied = {
             each.table for each in removed_tables(applied, before, self._cfg.captures, publishes_truncates=False)
         }
-        emptied |= {change.id for change in applied.changes if change.kind == "CREATE" and change.id is not None}
+        # CREATE TABLE IF NOT EXISTS may have found a table that the history lacks; an atomic one has not.
+        emptied |= {
+            change.id
+            for change in applied.changes
+            if change.id is not None
+            if change.kind == "DROP"
+            or (change.kind == "CREATE" and (atomic or _IF_NOT_EXISTS.search(change.ddl) is None))
+        }
         for table in emptied & self._unread.keys():
             del self._unread[table]
             self._put(unread_key(table), None)

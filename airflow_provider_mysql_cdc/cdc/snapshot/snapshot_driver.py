@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CAPTURED_LISTS_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import taskless_run_id
-from airflow_provider_mysql_cdc.cdc.commit.unread_tables import lists_record, unread_key, unread_tables
+from airflow_provider_mysql_cdc.cdc.commit.unread_tables import lists_record
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
@@ -357,8 +357,7 @@ class _SnapshotDriver:
         """Write the schema changes and the schema history of the view, once for each snapshot."""
         cfg, plan = self.cfg, self.plan
         records = notification_records(cfg, [snapshot_notification(NotificationType.STARTED)])
-        read = [unread_key(table) for table in unread_tables(ledger) if self._reads(table)]
-        records += [SideRecord(cfg.ledger_topic, key.encode(), None) for key in (*report_keys(ledger), *read)]
+        records += [SideRecord(cfg.ledger_topic, key.encode(), None) for key in report_keys(ledger)]
         offset = view.offset
         if recovery.is_recovery(cfg):
             recovery.require_no_ddl(cfg, plan.start, offset)

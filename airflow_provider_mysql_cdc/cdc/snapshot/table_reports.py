@@ -17,6 +17,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import TABLE_REPORT_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.unread_tables import unread_key, unread_tables
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage
@@ -117,15 +118,21 @@ def end_of_view_records(
 ) -> list[SideRecord]:
     """Return the notifications of tables that are not reported yet, and that of the end if every chunk is done.
 
+    Tables that were never read, and are read completely now, are not unread any more; until here the snapshot may be
+    discarded.
+
     Args:
         cfg: The connector's configuration.
         ledger: The ledger.
         chunks: All chunks, in the order of the snapshot.
         done: The records of the chunks that were read, by chunk id.
     """
-    if not notifications_enabled(cfg):
-        return []
-    return notification_records(cfg, _end_of_view(ledger, chunks, done))
+    missing = {chunk.table for chunk in chunks if chunk.id not in done}
+    read = unread_tables(ledger).keys() & {chunk.table for chunk in chunks} - missing
+    records = [SideRecord(cfg.ledger_topic, unread_key(table).encode(), None) for table in sorted(read)]
+    return records + (
+        notification_records(cfg, _end_of_view(ledger, chunks, done)) if notifications_enabled(cfg) else []
+    )
 
 
 def _end_of_view(

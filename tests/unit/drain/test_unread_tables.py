@@ -59,15 +59,20 @@ def test_the_lists_of_ten_thousand_tables_fit_in_a_record() -> None:
     assert earlier_lists(config(), LedgerState()) is None
 
 
-def after(sql: str, cfg: ConnectorConfig) -> dict[str, bytes | None]:
-    """Return the ledger records of a statement where a.old is unread, a.x was read, and a.y does not exist."""
-    context, state, records = DdlContext("a"), SchemaState(), list[SideRecord]()
+def after(sql: str, cfg: ConnectorConfig, *, atomic: bool = False) -> dict[str, bytes | None]:
+    """Return the ledger records of a statement where a.old and a.alien are unread, a.x was read, a.y does not exist.
+
+    The history lacks a.alien.
+    """
+    context, state, records = DdlContext("a", atomic=atomic), SchemaState(), list[SideRecord]()
     for name in ("a.x", "a.old", "b.stage"):
         state = apply_ddl(state, f"CREATE TABLE {name} (i INT PRIMARY KEY)", context).state
-    old = TableId("a", "old")
-    tables = UnreadTables(cfg, {old: NeverReadTable(old, "f:4", "it joined")}, records)
+    unread = {
+        table: NeverReadTable(table, "f:4", "it joined") for table in (TableId("a", "old"), TableId("a", "alien"))
+    }
+    tables = UnreadTables(cfg, unread, records)
     changes = unlogged_changes(sql, context, cfg.captures, lambda table: True, cfg.includes_column)
-    tables.on_statement(state, apply_ddl(state, sql, context), changes, "f:99")
+    tables.on_statement(state, apply_ddl(state, sql, context), changes, "f:99", atomic=atomic)
     return {key.decode().removeprefix("unread/"): value for _, key, value, *_ in records if key is not None}
 
 
@@ -86,6 +91,10 @@ def after(sql: str, cfg: ConnectorConfig) -> dict[str, bytes | None]:
         ("RENAME TABLE x TO b.x, b.stage TO x", [], []),  # read under this name; it has a warning of its own
         ("RENAME TABLE b.stage TO b.other", [], []),
         ("CREATE TABLE y (i INT)", [], []),
+        ("CREATE TABLE alien (i INT)", ["a.alien"], []),
+        ("create table if /* perhaps */ not exists alien (i INT)", [], []),
+        ("CREATE TABLE IF NOT EXISTS alien LIKE x", [], []),
+        ("DROP TABLE IF EXISTS alien", ["a.alien"], []),
         ("ALTER TABLE old ADD j INT", [], []),
         ("ALTER TABLE x EXCHANGE PARTITION p WITH TABLE b.stage", [], []),
     ],
@@ -95,6 +104,10 @@ def test_statements_settle_unread_tables_and_find_others(sql: str, gone: list[st
     assert [key.replace("/", ".") for key, value in records.items() if value is None] == gone
     assert [key.replace("/", ".") for key, value in records.items() if value is not None] == found
     assert all(value is None for value in after(sql, config(**A, snapshot__mode="no_data")).values())
+
+
+def test_an_atomic_create_has_made_the_table() -> None:
+    assert after("CREATE TABLE IF NOT EXISTS alien (i INT)", config(**A), atomic=True) == {"a.alien": None}
 
 
 def test_each_table_has_a_line_with_its_remedy_up_to_a_limit() -> None:
