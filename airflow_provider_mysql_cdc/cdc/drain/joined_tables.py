@@ -138,6 +138,11 @@ class UnreadTables:
             where: ``file:position`` of the statement.
             atomic: Whether the server logged it as an atomic change of its dictionary.
         """
+        former_names = dict[TableId, TableId]()
+        for renamed in applied.changes:
+            if renamed.id is not None and renamed.previous_id is not None:
+                former_names[renamed.id] = former_names.pop(renamed.previous_id, renamed.previous_id)
+        were_unread = {table for table, former in former_names.items() if former in self._unread}
         emptied = {
             each.table for each in removed_tables(applied, before, self._cfg.captures, publishes_truncates=False)
         }
@@ -154,7 +159,8 @@ class UnreadTables:
             self._put(unread_key(table), None)
         for change in changes:
             # A table that takes the place of a captured one, as after an online schema change, was read under its name.
-            if change.adds_rows and not before.has_table(change.table) and is_to_be_read(self._cfg, change.table):
+            is_new = not before.has_table(change.table) or change.table in were_unread
+            if change.adds_rows and is_new and is_to_be_read(self._cfg, change.table):
                 unread = self._unread[change.table] = NeverReadTable(change.table, where, change.what)
                 self._put(unread.ledger_key(), encode(unread.to_json()))
 

@@ -19,7 +19,8 @@ _ROW_EFFECTS: dict[EffectKind, str] = {
     "rows": "EXCHANGE PARTITION, DISCARD TABLESPACE or IMPORT TABLESPACE removed or added rows",
     "partition rows": "the rows of partitions were removed",
 }
-_NO_ROWS_ENGINE = "BLACKHOLE"
+_NO_ROWS_ENGINES = ("BLACKHOLE", "MERGE", "MRG_MYISAM")
+"""Engines that keep none of the rows that a table has when it gets them; MERGE has those of other tables."""
 
 
 class UnloggedChange(NamedTuple):
@@ -127,9 +128,9 @@ def _removed_rows(change: TableChange, before: SchemaState, after: SchemaState) 
     elif change.kind == "CREATE":
         if before.has_table(table):
             yield table, "it was created, and the DROP TABLE of an earlier table of this name is not in the binlog"
-    elif _keeps_no_rows(change.table) and not _keeps_no_rows(before.tables.get(table)):
-        yield table, f"ENGINE={_NO_ROWS_ENGINE} removed all its rows"
+    elif (engine := _engine(change.table)) in _NO_ROWS_ENGINES and _engine(before.tables.get(table)) != engine:
+        yield table, f"ENGINE={engine} removed all its rows"
 
 
-def _keeps_no_rows(table: Table | None) -> bool:
-    return table is not None and (table.engine or "").upper() == _NO_ROWS_ENGINE
+def _engine(table: Table | None) -> str:
+    return "" if table is None else (table.engine or "").upper()

@@ -89,6 +89,8 @@ def after(sql: str, cfg: ConnectorConfig, *, atomic: bool = False) -> dict[str, 
         ("RENAME TABLE b.stage TO a.y", [], ["a.y"]),
         ("ALTER TABLE b.stage RENAME a.y", [], ["a.y"]),
         ("RENAME TABLE x TO b.x, b.stage TO x", [], []),  # read under this name; it has a warning of its own
+        ("RENAME TABLE x TO b.x, old TO x", ["a.old"], ["a.x"]),
+        ("RENAME TABLE x TO b.tmp, old TO x, b.tmp TO old", [], ["a.x"]),
         ("RENAME TABLE b.stage TO b.other", [], []),
         ("CREATE TABLE y (i INT)", [], []),
         ("CREATE TABLE alien (i INT)", ["a.alien"], []),

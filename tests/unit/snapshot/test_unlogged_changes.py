@@ -149,6 +149,7 @@ def removed(sql: str, *, publishes_truncates: bool = False, fold: int = 0) -> di
         ("CREATE TABLE IF NOT EXISTS a (i INT)", {}),
         ("CREATE TABLE c (i INT)", {}),
         ("ALTER TABLE a ENGINE=blackhole", {"d.a": "ENGINE=BLACKHOLE removed"}),
+        ("ALTER TABLE a ENGINE=Merge UNION=(b)", {"d.a": "ENGINE=MERGE removed"}),
         ("ALTER TABLE a ENGINE InnoDB", {}),
         ("ALTER TABLE a DROP PRIMARY KEY", {}),
     ],
