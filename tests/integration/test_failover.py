@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 from kit.failover_rig import assert_exact, carry_out, committed, follow, insert, refused
+from kit.private_mysql import Pool
 from kit.records import compacted, payload
-from kit.replication import Pair
+from kit.replication import Node, Pair
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 from pipelinelib.stand_ins import ThreadRunner
@@ -186,6 +187,32 @@ def test_a_transaction_that_was_skipped_on_the_replica_is_refused_and_repaired(
     have = {r["id"]: r["v"] for r in compacted(pipeline.records("t")).values() if r}
     assert have == dict(rows(pair.primary.root, f"SELECT id, v FROM `{database}`.t")) and {76, 77} <= set(have)
     assert 75 not in have
+
+
+@pytest.mark.exhaustive
+def test_a_transaction_that_was_skipped_on_a_server_in_between_is_refused(
+    pipeline: Pipeline, pair: Pair, pool: Pool, database: str
+) -> None:
+    """The server to which the stream moves has the empty one from the server on which it was made."""
+    root = pair.replica.root
+    pair.catch_up()
+    execute(root, "STOP REPLICA", "SET GLOBAL super_read_only=OFF")
+    insert(pair.primary.root, database, 75)
+    skipped = f"{pair.primary.uuid}:{pair.primary.gtids.rpartition('-')[2]}"
+    execute(root, f"SET gtid_next='{skipped}'", "BEGIN", "COMMIT", "SET gtid_next='AUTOMATIC'", "START REPLICA")
+    insert(pair.primary.root, database, 76)
+    pipeline.drain()
+    pair.catch_up()
+    with pool.lent(server_id="13") as server:
+        last = Node(server)
+        last.follow(pair.replica)
+        last.catch_up(pair.primary.gtids)
+        last.promote()
+        pipeline.properties.update(server.properties())
+        error = refused(pipeline)
+        assert skipped in error.why and "empty" in error.why
+        carry_out(error, pipeline)
+        assert 75 not in {r["id"] for r in compacted(pipeline.records("t")).values() if r}
 
 
 def test_a_server_without_gtids_is_refused(pipeline: Pipeline, pair: Pair, database: str) -> None:

@@ -33,7 +33,7 @@ def place_of_gtids(pipeline: Pipeline, root: Any, start: BinlogOffset) -> None:
 
 def place_on_another_server(pipeline: Pipeline, root: Any, start: BinlogOffset) -> None:
     assert start.gtids is not None
-    failover._search(pipeline.cfg, root, GtidSet.parse(start.gtids), GtidSet.parse(""))
+    failover._search(pipeline.cfg, root, GtidSet.parse(start.gtids), GtidSet.parse(""), "")
 
 
 def structures_of_tables(pipeline: Pipeline, root: Any, start: BinlogOffset) -> None:

@@ -356,9 +356,9 @@ def _outside(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(topic_guard, "all_partition_counts", _of_world("counts"))
 
 
-def _search(_: Any, conn: Any, *given: Any) -> Any:
+def _search(_: Any, conn: Any, wanted: Any, purged: Any, former_server: str) -> Any:
     """Stand in for the search of a binlog, whose events the model does not have."""
-    place, search = ModelRangeWriter.world.source.place_of(conn, *given)
+    place, search = ModelRangeWriter.world.source.place_of(conn, wanted, purged)
     return failover._Search(place, place, search, None, {}, GtidSet())
 
 

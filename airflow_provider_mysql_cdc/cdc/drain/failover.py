@@ -59,7 +59,7 @@ class _Search:
         gtids: What the search has seen.
         anonymous: Position of a transaction without a GTID among those that were read; None if there is none.
         statements: Statements about captured tables in transactions that do not count, by GTID.
-        skipped: Transactions that the server has executed as empty ones of its own.
+        skipped: Transactions that the server has executed as empty ones, because somebody has skipped them.
     """
 
     place: BinlogOffset
@@ -153,7 +153,7 @@ def _find(
     # Rows of the others are not written: nothing is lost without them.
     if needed := lost.of_sources(cfg.writes_rows_of):
         raise _purged_error(conn, offset, stored, needed)
-    found = _search(cfg, conn, wanted.subtract(absent), purged)
+    found = _search(cfg, conn, wanted.subtract(absent), purged, offset.server_uuid or "")
     if found.anonymous is not None:
         raise _no_gtids_error(conn, offset, f"the transaction at {found.anonymous} has no GTID")
     if found.gtids.errant:
@@ -240,7 +240,7 @@ def _search_start(conn: Any, names: list[str], wanted: GtidSet, purged: GtidSet)
     return earlier or (names[0], previous_gtids_of(conn, names[0]))
 
 
-def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet) -> _Search:
+def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet, former_server: str) -> _Search:
     """Read the binlog from the last file before which only transactions of the set stand, up to its last one."""
     end = current_offset(conn)
     names = [name for name, _ in binary_logs(conn)]
@@ -249,7 +249,8 @@ def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet) -
     search = GtidSearch(wanted, previous.union(purged), cfg.writes_rows_of)
     anonymous, last_file, gtid = None, "", None
     statements: dict[str, str] = {}
-    skipped = SkippedTransactions(answering_server(conn), int(fetch_all(conn, "SELECT @@server_id")[0][0]))
+    ((uuid, server_id),) = fetch_all(conn, "SELECT @@server_uuid, @@server_id")
+    skipped = SkippedTransactions(str(uuid), int(server_id), former_server)
     stream = open_stream(
         cfg.connection_settings(), end.with_position(file, FILE_START), server_id=UNREGISTERED_SERVER_ID
     )
@@ -275,13 +276,12 @@ def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet) -
         anonymous = error.where
     finally:
         stream.close()
-    skipped.finish()
     place = end if search.place is None else end.with_position(*search.place)
     if search.boundary is not None:
         boundary = end.with_position(*search.boundary)
     else:
         boundary = end if last_file == end.file else end.with_position(end.file, FILE_START)
-    return _Search(place, boundary, search, anonymous, statements, skipped.gtids)
+    return _Search(place, boundary, search, anonymous, statements, skipped.found())
 
 
 def _statement_about_tables(cfg: ConnectorConfig, event: Event) -> str | None:
@@ -378,8 +378,9 @@ def _skipped_error(conn: Any, offset: BinlogOffset, stored: GtidSet, skipped: Gt
     return refused_server(
         conn,
         offset,
-        f"it has executed {_shown(skipped)} as empty transactions of its own, as somebody does who skips them (SET "
-        "gtid_next): their changes are in the topics, and not in its tables",
+        f"it has executed {_shown(skipped)} as empty transactions of another server than the one they come from, as "
+        "somebody makes them who skips a transaction (SET gtid_next): unless they were empty where the stream has read "
+        "them, their changes are in the topics, and not in its tables",
         "let database.hostname lead to a server that has executed them; or continue with what this one has: "
         + reset_remedy(stored),
     )

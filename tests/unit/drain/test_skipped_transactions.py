@@ -43,12 +43,37 @@ def test_an_empty_transaction_of_another_server_with_the_own_id_was_skipped(
     texts = {1: gtid, 9: f"{OWN}:9"} | {2 + number: text for number, (_, text) in enumerate(between)}
     monkeypatch.setattr(skipped_transactions, "parse_gtid", lambda e: SimpleNamespace(gtid=texts[e.start_pos]))
     monkeypatch.setattr(skipped_transactions, "parse_query", lambda e: SimpleNamespace(sql=texts[e.start_pos]))
-    skipped = SkippedTransactions(OWN.upper(), 2)
+    skipped = SkippedTransactions(OWN.upper(), 2, OTHER)
     kinds = [c.GTID_LOG_EVENT, *(kind for kind, _ in between)]
     for number, kind in enumerate(kinds, 1):
         skipped.take(Event(kind, 0, server_id, 0, "binlog.000001", number, number, b"", 0, 0))
-    if last:
-        skipped.finish()
-    else:
+    if not last:
         skipped.take(Event(c.GTID_LOG_EVENT, 0, 2, 0, "binlog.000001", 9, 9, b"", 0, 0))
-    assert str(skipped.gtids) == (gtid if found else "")
+    assert str(skipped.found()) == (gtid if found else "")
+
+
+THIRD = "cccccccc-0000-0000-0000-000000000003"
+
+
+@for_each(
+    ("transactions", "found"),
+    [
+        ([(f"{OTHER}:1", 1, False), (f"{OTHER}:2", 3, True), (f"{OTHER}:3", 1, False)], f"{OTHER}:2"),
+        ([(f"{OTHER}:2", 3, True), (f"{OTHER}:3", 1, False)], f"{OTHER}:2"),
+        ([(f"{OTHER}:1", 1, False), (f"{OTHER}:2", 1, True)], ""),  # a filter
+        ([(f"{OTHER}:2", 3, True)], ""),  # nothing tells the former server's id
+        ([(f"{OTHER}:1", 1, False), (f"{OTHER}:2", 3, False), (f"{OTHER}:3", 3, True)], ""),  # server_id was changed
+        ([(f"{THIRD}:1", 3, False), (f"{OTHER}:1", 1, False), (f"{THIRD}:2", 1, True)], ""),  # made on a primary
+        ([(f"{OWN}:1", 2, False), (f"{OWN}:2", 1, True)], ""),
+    ],
+)
+def test_an_empty_transaction_of_the_former_server_with_another_id_was_skipped_in_between(
+    monkeypatch: pytest.MonkeyPatch, transactions: list[tuple[str, int, bool]], found: str
+) -> None:
+    monkeypatch.setattr(skipped_transactions, "parse_gtid", lambda e: SimpleNamespace(gtid=transactions[e.end_pos][0]))
+    monkeypatch.setattr(skipped_transactions, "parse_query", lambda e: SimpleNamespace(sql="BEGIN"))
+    skipped = SkippedTransactions(OWN, 2, OTHER)
+    for number, (_, server_id, empty) in enumerate(transactions):
+        for kind in (c.GTID_LOG_EVENT, c.QUERY_EVENT, *(() if empty else (c.TABLE_MAP_EVENT,))):
+            skipped.take(Event(kind, 0, server_id, 0, "binlog.000001", number, number, b"", 0, 0))
+    assert str(skipped.found()) == found
