@@ -7,7 +7,7 @@ GTIDs nothing tells which of two servers is ahead, so two that do not replicate 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,8 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 ASK_TIMEOUT_S = 3.0
 """Longest wait for another server of the list, in seconds: each look at the source asks them all."""
 _EXECUTED_WAIT_S = 1
-"""Semi-synchronous replication gives a transaction to a replica before it counts as executed."""
+"""A transaction is sent to replicas, and on to theirs, before it counts as executed; semi-synchronous replication
+stretches that."""
 _SHOWN_CHARS = 300
 _JOINED = frozenset({"ONLINE", "RECOVERING"})
 
@@ -80,25 +81,35 @@ def require_not_left_behind(
         here = _ask(conn, chosen)
         if any(channel.receives == "Yes" for channel in here.channels) or _is_in_cluster(conn):
             return  # what it lacks comes
+        replicas = _replicas(here, asked)
         for other in asked:
-            _compare(conn, here, other, counts, log)
+            if other.uuid.lower() != here.uuid.lower() and not here.follows(other):
+                _compare(conn, here, other, other in replicas, counts, log)
 
 
-def _compare(conn: Any, here: _ListedServer, other: _ListedServer, counts: Callable[[str], bool], log: Log) -> None:
-    if other.uuid.lower() == here.uuid.lower() or here.follows(other):
-        return
+def _replicas(here: _ListedServer, asked: Sequence[_ListedServer]) -> list[_ListedServer]:
+    """Return the servers that take transactions of one, also by way of each other."""
+    found = [other for other in asked if other.follows(here, here.uuid)]
+    for source in found:  # grows meanwhile
+        found += [other for other in asked if other not in found and other.follows(source)]
+    return found
+
+
+def _compare(
+    conn: Any, here: _ListedServer, other: _ListedServer, is_replica: bool, counts: Callable[[str], bool], log: Log
+) -> None:
     if here.executed is None or other.executed is None:
-        if not other.follows(here, here.uuid):
+        if not is_replica:
             raise _left_behind_error(
                 here, other, "answers too, and without GTIDs it cannot be told which of them has the newest changes"
             )
         return
     ahead = _lacking(conn, other.executed).of_sources(counts)
-    if ahead and not other.follows(here, here.uuid):
-        raise _left_behind_error(here, other, f"has executed {_shown(ahead)}, which it lacks")
     if ahead:
         fetch_all(conn, "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (str(ahead), _EXECUTED_WAIT_S))
         ahead = _lacking(conn, str(ahead))
+    if ahead and not is_replica:
+        raise _left_behind_error(here, other, f"has executed {_shown(ahead)}, which it lacks")
     if ahead:
         log(
             f"WARNING: {other}, a replica of the server that is read, has executed {_shown(ahead)} by itself; if it is "

@@ -1,0 +1,58 @@
+"""Which servers of a list show that another one was left behind."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from kit.cases import for_each
+
+from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import ReplicaChannel
+from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
+from airflow_provider_mysql_cdc.cdc.operate import left_behind
+
+pytestmark = pytest.mark.quick
+A = "aaaaaaaa-0000-0000-0000-000000000001"
+UUIDS = {name: A.replace("a", name) for name in "abc"}
+AHEAD = f"{UUIDS['c']}:1"
+
+
+@for_each(
+    ("sources", "executed_later", "result"),
+    [
+        ({"b": "a", "c": "b"}, False, "WARNING"),  # a replica of a replica, with a transaction of its own
+        ({"c": "b", "b": "a"}, True, ""),  # it has executed what the one that is read is about to
+        ({"b": "c", "c": ""}, False, "left behind"),
+        ({"b": "", "c": "b"}, False, "left behind"),  # the replicas of one that was promoted
+        ({"b": "a", "c": ""}, True, ""),
+    ],
+)
+def test_a_server_further_down_the_chain_does_not_stop_the_stream(
+    monkeypatch: pytest.MonkeyPatch, sources: Mapping[str, str], executed_later: bool, result: str
+) -> None:
+    waited: list[str] = []
+
+    def fetch(conn: str, sql: str, args: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        if "WAIT_FOR" in sql:
+            waited.append(args[0])
+        if "GTID_SUBTRACT" not in sql:
+            return [(UUIDS[conn], "ON", AHEAD if conn == "c" else "")]
+        return [("" if executed_later and waited else str(GtidSet.parse(args[0])),)]
+
+    def channels(conn: str) -> list[ReplicaChannel]:
+        source = sources.get(conn)
+        return [ReplicaChannel("", source, True, source_uuid=UUIDS[source])] if source else []
+
+    monkeypatch.setattr(left_behind, "connect", lambda settings: contextlib.nullcontext(settings.host))
+    monkeypatch.setattr(left_behind, "fetch_all", fetch)
+    monkeypatch.setattr(left_behind, "replica_channels", channels)
+    monkeypatch.setattr(left_behind, "_is_in_cluster", lambda conn: False)
+    lines: list[str] = []
+    others = [ConnectionSettings(name) for name in sources]
+    with pytest.raises(ServerChangedError, match=result) if "left" in result else contextlib.nullcontext():
+        left_behind.require_not_left_behind(ConnectionSettings("a"), others, lambda uuid: True, lines.append)
+        assert [line.partition(":")[0] for line in lines] == ([result] if result else [])
