@@ -64,9 +64,9 @@ def require_not_left_behind(
 
     Args:
         chosen: How to reach it.
-        others: How to reach the others; those that do not answer are passed over.
+        others: How to reach the others; those that do not answer, or refuse the account, are passed over.
         counts: Says of a server's uuid whether its transactions count (``gtid.source.*``).
-        log: Receives one line about a replica with transactions of its own.
+        log: Receives one line about each that is passed over, and about a replica with transactions of its own.
 
     Raises:
         ServerChangedError: Another one has transactions that it lacks; or neither has GTIDs, nor replicates from the
@@ -74,7 +74,7 @@ def require_not_left_behind(
         SourceError: It cannot be asked.
     """
     # Before the chosen one: what is committed there meanwhile is no difference.
-    asked = [answer for settings in others if (answer := _ask_other(settings)) is not None]
+    asked = [answer for settings in others if (answer := _ask_other(settings, log)) is not None]
     if not asked:
         return
     with connect(chosen) as conn:
@@ -117,13 +117,17 @@ def _compare(
         )
 
 
-def _ask_other(settings: ConnectionSettings) -> _ListedServer | None:
+def _ask_other(settings: ConnectionSettings, log: Log) -> _ListedServer | None:
     """Return what a server says; None if it does not answer, or refuses the account."""
     limit_s = min(settings.connect_timeout_s or ASK_TIMEOUT_S, ASK_TIMEOUT_S)
     try:
         with connect(replace(settings, connect_timeout_s=limit_s)) as conn:
             return _ask(conn, settings)
-    except SourceError:
+    except SourceError as error:
+        log(
+            f"WARNING: {settings.address()} of database.hostname cannot be asked whether it has gone on without the "
+            f"server that is read: {error.what} ({error.why})"
+        )
         return None
 
 

@@ -10,7 +10,12 @@ import pytest
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import ReplicaChannel
-from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    ServerChangedError,
+    SourceAuthError,
+    SourceConnectionError,
+    SourceError,
+)
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.operate import left_behind
@@ -56,3 +61,18 @@ def test_a_server_further_down_the_chain_does_not_stop_the_stream(
     with pytest.raises(ServerChangedError, match=result) if "left" in result else contextlib.nullcontext():
         left_behind.require_not_left_behind(ConnectionSettings("a"), others, lambda uuid: True, lines.append)
         assert [line.partition(":")[0] for line in lines] == ([result] if result else [])
+
+
+@for_each("error", [SourceAuthError("MySQL refuses the account", why="1045"), SourceConnectionError("gone", why="x")])
+def test_a_server_that_cannot_be_asked_is_named(monkeypatch: pytest.MonkeyPatch, error: SourceError) -> None:
+    """It may be the one that was promoted."""
+
+    def refuse(settings: ConnectionSettings) -> None:
+        raise error
+
+    monkeypatch.setattr(left_behind, "connect", refuse)
+    lines: list[str] = []
+    left_behind.require_not_left_behind(
+        ConnectionSettings("a"), [ConnectionSettings("b")], lambda uuid: True, lines.append
+    )
+    assert len(lines) == 1 and "b:3306" in lines[0] and error.what in lines[0] and error.why in lines[0]
