@@ -116,3 +116,26 @@ def test_a_column_that_is_dropped_and_added_again_is_no_gap(
         execute(root, f"UPDATE {name} SET w = 8 WHERE id = 1")
     for each in pipeline.verify(HISTORY).tables:
         assert dict(each.findings) in ({}, {DifferenceKind.DIFFERING: 1}), each
+
+
+@pytest.mark.parametrize("schemas", ["false", pytest.param("true", marks=pytest.mark.exhaustive)])
+def test_a_repair_deletes_ghosts_whose_columns_the_history_does_not_know(
+    schemas: str, properties: dict[str, str], root: Any, database: str
+) -> None:
+    """It was recorded anew since then: the delete has the columns of the ghost."""
+    pipeline = Pipeline(properties | dict.fromkeys(PLAIN, schemas))
+    for table in ("dropped", "renamed"):
+        execute(root, f"CREATE TABLE `{database}`.{table} (id INT PRIMARY KEY, v INT, s VARCHAR(9))")
+        execute(root, f"INSERT INTO `{database}`.{table} VALUES (1, 1, 'a'), (2, 2, 'b')")
+    pipeline.snapshot()
+    execute(root, f"ALTER TABLE `{database}`.dropped DROP s", f"ALTER TABLE `{database}`.renamed CHANGE id id2 INT")
+    pipeline.drain()
+    pipeline.properties["snapshot.mode"] = "recovery"
+    pipeline.snapshot()
+    pipeline.properties["snapshot.mode"] = "initial"
+    execute(root, UNLOGGED, f"DELETE FROM `{database}`.dropped WHERE id = 1", LOGGED)
+    repaired = pipeline.verify(VerifyRequest(repair=RepairMode.YES))
+    assert verdict(repaired, "dropped").repaired == {DifferenceKind.GHOST: 1}
+    assert verdict(repaired, "renamed").repaired == {DifferenceKind.GHOST: 2, DifferenceKind.MISSING: 2}
+    for checksums in (True, False):
+        assert pipeline.verify(VerifyRequest(checksums=checksums)).clean, checksums

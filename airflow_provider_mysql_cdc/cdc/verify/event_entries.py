@@ -49,9 +49,9 @@ def event_entries(
             row = compared.identity.record_key(record)
             yield FoldEntry(compared.number, EntryKind.TOMBSTONE, partition, offset, 0, row, b"")
         return
-    if compared.written is not None:
-        # A repair deletes the row of an event without a key by another one.
-        compared.written.require_own(record, has_key=bool(compared.identity.key_fields) and not is_repair(headers))
+    # A repair deletes a row as its event has it: without a key perhaps, or with columns that the history does not know.
+    if compared.written is not None and not (record.op == "d" and is_repair(headers)):
+        compared.written.require_own(record, has_key=bool(compared.identity.key_fields))
     record = compared.completed(record)
     number, order = compared.number, compared.order_of(record.source)
     if record.op == "t":
