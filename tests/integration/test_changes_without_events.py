@@ -183,6 +183,7 @@ def test_a_restart_that_empties_a_table_in_memory_is_counted(
                 "CREATE DATABASE mem",
                 "CREATE TABLE mem.`größe` (id INT PRIMARY KEY) ENGINE=MEMORY",
                 "INSERT INTO mem.`größe` VALUES (1), (2)",
+                "CREATE TABLE mem.`a``b` LIKE mem.`größe`",
             )
         own = {"database.include.list": "mem", "topic.prefix": f"{properties['topic.prefix']}-{version}"}
         stream = Pipeline(properties | server.properties() | own)
@@ -192,6 +193,7 @@ def test_a_restart_that_empties_a_table_in_memory_is_counted(
         with server.connect() as conn:
             execute(conn, "SET NAMES latin1")
             execute(conn, "SELECT COUNT(*) FROM mem.`größe`".encode("latin1"))
+            execute(conn, "SET sql_mode = 'ANSI_QUOTES'", 'SELECT COUNT(*) FROM mem."a`b"')
         outcome = stream.drain()
         assert outcome is not None and outcome.complete
-        assert unlogged(outcome.counts) == {"mem.größe": 1}, stream.lines
+        assert unlogged(outcome.counts) == {"mem.größe": 1, "mem.a`b": 1}, stream.lines

@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.corrupt import event_parser
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.statement_text import (
+    ANSI_QUOTES,
     NO_BACKSLASH_ESCAPES,
     SERVER_COLLATION,
     decode_statement,
@@ -108,6 +109,8 @@ def parse_query(event: Event) -> QueryEvent:
     if written_by_server:
         values |= {"client_charset": SERVER_COLLATION, "collation_connection": SERVER_COLLATION}
         values["sql_mode"] = values.get("sql_mode", 0) & ~NO_BACKSLASH_ESCAPES
+    if emptied is not None and emptied.startswith(b'TRUNCATE TABLE "'):
+        values["sql_mode"] |= ANSI_QUOTES  # the quotes are those of the session, the mode is not (9.7.4)
     sql = decode_statement(statement, values.get("client_charset"), values.get("sql_mode", 0))
     sql = with_null(sql) if written_by_server else sql
     return QueryEvent(

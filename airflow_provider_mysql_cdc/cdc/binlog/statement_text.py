@@ -21,7 +21,7 @@ SERVER_COLLATION = 45
 """utf8mb4_general_ci, which every version has: what stands for the session's in a statement that the server wrote."""
 NO_BACKSLASH_ESCAPES = 0x100000
 """Bit of sql_mode."""
-_ANSI_QUOTES = 0x4
+ANSI_QUOTES = 0x4
 # Where a no-break space separates words (MySQL 9.7.4); elsewhere it is a letter, or no part of a statement.
 _NO_BREAK_SPACE_SEPARATES = frozenset(
     ("armscii8", "cp1250", "cp852", "cp866", "dec8", "geostd8", "greek", "hebrew", "keybcs2", "latin1", "latin2")
@@ -166,7 +166,7 @@ def client_charset(collation: int | None) -> str:
 
 def _with_hex_literals(data: bytes, sql_mode: int) -> bytes:
     """Return a statement whose string literals are hexadecimal where they are no UTF-8."""
-    escapes, ansi = not sql_mode & NO_BACKSLASH_ESCAPES, sql_mode & _ANSI_QUOTES
+    escapes, ansi = not sql_mode & NO_BACKSLASH_ESCAPES, sql_mode & ANSI_QUOTES
 
     def rewritten(match: re.Match[bytes]) -> bytes:
         text, quote = match.group(), match.group()[:1]
@@ -194,7 +194,7 @@ def _decode_with_escapes(data: bytes, name: str, sql_mode: int) -> str:
 
     def escaped(match: re.Match[str]) -> str:
         quote = match.group()[0]
-        is_string = quote == "'" or (quote == '"' and not sql_mode & _ANSI_QUOTES)
+        is_string = quote == "'" or (quote == '"' and not sql_mode & ANSI_QUOTES)
         has_escapes = escapes and is_string
         doubled = character * (1 + (character == quote or (character == "\\" and has_escapes)))
         # What stands behind a backslash is escaped already.
@@ -243,7 +243,7 @@ def _decode_swe7(data: bytes, sql_mode: int) -> str:
         if quote not in "`'\"":
             return f"`{text}`" if match["word"] else text
         content = text[1:-1].replace(quote * 2, quote).encode("latin-1")
-        if escapes and (quote == "'" or (quote == '"' and not sql_mode & _ANSI_QUOTES)):
+        if escapes and (quote == "'" or (quote == '"' and not sql_mode & ANSI_QUOTES)):
             content = _ESCAPE.sub(_unescaped, content)
         return quote + decode_lossy(content, "swe7").replace(quote, quote * 2) + quote
 

@@ -41,6 +41,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     SetVisible,
     TableOptions,
 )
+from airflow_provider_mysql_cdc.cdc.ddl.stored_defaults import after_alter
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, UniqueIndex, folded_name, matching_name
 
@@ -133,7 +134,8 @@ def create_structure(
 
 def copy_structure(source: TableStructure, table_id: TableId) -> TableStructure:
     """Return the structure that CREATE TABLE ... LIKE makes: foreign keys are not copied, their indexes are."""
-    return replace(source[0], id=table_id), source[1]
+    columns = tuple(map(after_alter, source[0].columns))
+    return replace(source[0], id=table_id, columns=columns), source[1]
 
 
 def alter_structure(
@@ -171,6 +173,7 @@ def alter_structure(
     builder.comment, builder.engine = table.comment, table.engine
     _apply_options(builder, statement, database, context)
     _apply_columns(builder, statement, context)
+    builder.columns = list(map(after_alter, builder.columns))
     _drop_keys(builder, statement)
     _add_keys(builder, [a.key for a in statement.actions if isinstance(a, AddKey)])
     return builder.build()

@@ -10,6 +10,7 @@ import math
 import re
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal, localcontext
 
@@ -26,6 +27,7 @@ NO_ZERO_IN_DATE = 1 << 23
 """Bit of ``sql_mode``: a date with a zero month or day is refused, or becomes the zero date."""
 _FLOAT = struct.Struct("<f")
 _FLOAT_DIGITS = 6
+_DATE_SIZES = (6, 8, 12, 14)
 _WIDE = ("ucs2", "utf16", "utf16le", "utf32")
 _MAX_TIME_S = (838 * 60 + 59) * 60 + 59
 _TURKISH = re.compile("turkish|_tr_")  # I is the capital letter of another one than i
@@ -108,6 +110,19 @@ def _real(default: Default, column: Column, context: DdlContext) -> str:
     if not math.isfinite(value) or too_large or (column.unsigned and value < 0):
         raise ValueError("out of range")
     return repr(value)
+
+
+def after_alter(column: Column) -> Column:
+    """Return a column of a table that was altered, or made LIKE another one.
+
+    The server then takes a FLOAT's default from its text, which has six digits (5.7.22 to 9.7.4); whether each ALTER
+    does so is not known.
+    """
+    if column.type_name != "FLOAT" or column.scale is not None or column.stored_default is None:
+        return column
+    value = float(column.stored_default)
+    printed = _FLOAT.unpack(_FLOAT.pack(float(f"{value:.{_FLOAT_DIGITS}g}")))[0]
+    return column if printed == value else replace(column, stored_default=None)
 
 
 def _require_all_digits(text: str) -> None:
@@ -197,6 +212,8 @@ def _datetime(default: Default, column: Column, context: DdlContext) -> str:
     text = _temporal_text(default, context)
     if default.kind is DefaultKind.NUMBER:
         text = all_digits(text)
+    elif text.replace(".", "", 1).isdecimal() and text.strip("0.") and len(text.partition(".")[0]) not in _DATE_SIZES:
+        raise ValueError("digits of a text are not filled up with zeros")
     parts, fraction = split_datetime(text)
     seconds, shown = _rounded(fraction, 0 if column.type_name == "DATE" else column.length or 0, context)
     _require_date(parts, context)
@@ -237,7 +254,8 @@ def _time(default: Default, column: Column, context: DdlContext) -> str:
 
 
 def _year(default: Default, column: Column, context: DdlContext) -> str:
-    value = _whole(_number(default, context))
+    number = _number(default, context)
+    value = int(number) if isinstance(number, float) else _whole(number)
     is_number = default.kind is not DefaultKind.TEXT
     if not (0 <= value < 100 or 1901 <= value <= 2155):
         raise ValueError("out of range")

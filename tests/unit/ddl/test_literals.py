@@ -6,7 +6,7 @@ from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
-from airflow_provider_mysql_cdc.cdc.model.table import Column
+from airflow_provider_mysql_cdc.cdc.model.table import Column, TableId
 
 LATIN1, UTF8MB4, BINARY = 8, 255, 63
 
@@ -216,6 +216,8 @@ def test_a_stored_default_after_a_conversion(definition: str, target: str, store
         ("DATETIME(1) DEFAULT FALSE", UTF8MB4, "0000-00-00 00:00:00.0"),
         ("DATE DEFAULT '00'", UTF8MB4, "0000-00-00"),
         ("DATE DEFAULT '123.2.3'", UTF8MB4, None),
+        ("DATE DEFAULT 41018", UTF8MB4, "2004-10-18"),
+        ("DATE DEFAULT '41018'", UTF8MB4, None),
         ("VARBINARY(9) DEFAULT 'a?'", UTF8MB4, "a?"),
         ("VARBINARY(9) DEFAULT 'a?'", None, None),  # SHOW CREATE TABLE of an old server
         ("CHAR(9) CHARACTER SET utf16 DEFAULT 1e2", UTF8MB4, None),
@@ -225,3 +227,22 @@ def test_a_stored_default_after_a_conversion(definition: str, target: str, store
 )
 def test_what_is_stored_for_defaults_of_some_servers(definition: str, client: int | None, stored: str | None) -> None:
     assert column(definition, client).stored_default == stored
+
+
+@for_each(
+    ("definition", "statement", "stored"),
+    [
+        ("FLOAT DEFAULT 7961.2447", "CREATE TABLE u (i INT)", "7961.24462890625"),
+        ("FLOAT DEFAULT 7961.2447", "ALTER TABLE t ADD i INT", None),
+        ("FLOAT DEFAULT 7961.2447", "CREATE TABLE u LIKE t", None),
+        ("FLOAT DEFAULT 7961.24", "ALTER TABLE t ADD i INT", "7961.240234375"),
+        ("FLOAT(9,4) DEFAULT 7961.2447", "ALTER TABLE t ADD i INT", "7961.24462890625"),
+        ("DOUBLE DEFAULT 7961.2447", "ALTER TABLE t ADD i INT", "7961.2447"),
+    ],
+)
+def test_an_alter_leaves_six_digits_of_a_float(definition: str, statement: str, stored: str | None) -> None:
+    context = DdlContext("d", client_collation=UTF8MB4)
+    state = apply_ddl(SchemaState(), f"CREATE TABLE t (c {definition})", context).state
+    tables = apply_ddl(state, statement, context).state.tables
+    made = tables[TableId("d", "u" if "LIKE" in statement else "t")]
+    assert made.columns[0].stored_default == stored
