@@ -166,7 +166,8 @@ def test_databases_that_are_not_logged_are_refused(
             with pytest.raises(SourceSettingError, match=r"cannot be told.*kept\.t") as doubtful:
                 pipeline.snapshot()
             assert "change a row" in doubtful.value.remedy
-            execute(conn, "INSERT INTO kept.t VALUES (0)", "FLUSH BINARY LOGS")
+            execute(conn, "CREATE DATABASE elsewhere", "CREATE TABLE elsewhere.t (id INT PRIMARY KEY)")
+            execute(conn, "INSERT INTO elsewhere.t VALUES (0)", "FLUSH BINARY LOGS")  # so both are entries
         assert pipeline.snapshot().complete
         execute(conn, "INSERT INTO kept.t VALUES (1)", "INSERT INTO lost.t VALUES (1)")
         assert sum(pipeline.drain().counts.values()) >= 1

@@ -135,7 +135,9 @@ def databases_left_out(
     answers = {database: lists.leaves_out_database(database) for database in databases}
     doubtful = frozenset(database for database, answer in answers.items() if answer == EITHER)
     if doubtful:
-        doubtful -= logged_databases(conn, settings, doubtful)
+        doubtful -= lists.shown_logged(
+            doubtful, logged_databases(conn, settings, lambda seen: doubtful == lists.shown_logged(doubtful, seen))
+        )
     return frozenset(database for database, answer in answers.items() if answer == YES), doubtful
 
 

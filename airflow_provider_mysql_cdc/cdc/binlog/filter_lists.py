@@ -15,6 +15,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, folded_name
 
@@ -58,6 +59,19 @@ class FilterLists:
         if do_db := self.texts.get("do_db"):
             return frozenset(not listed for listed in self._listed(do_db, database, self._equal, commas))
         return self._listed(self.texts.get("ignore_db", ""), database, self._equal, commas)
+
+    def shown_logged(self, databases: Iterable[str], seen: Iterable[str]) -> frozenset[str]:
+        """Return those of some databases that are logged: rows of them are, or of their neighbours in ``do_db``.
+
+        Args:
+            databases: Their names.
+            seen: Databases of which rows were logged; with ``a,b`` and rows of ``a``, ``b`` is an entry, too.
+        """
+        logged = {self._folded(name) for name in seen}
+        names = [self._folded(name) for name in self.texts.get("do_db", "").split(",")]
+        runs = [list(run) for _, run in groupby(names, logged.__contains__)]
+        logged.update(run[0] for run in runs if len(run) == 1)
+        return frozenset(name for name in databases if self._folded(name) in logged)
 
     def leaves_out(self, table: TableId, *, commas: bool = True) -> Answers:
         """Return whether rows of a table may be left out, or come under another name, or others under its name.

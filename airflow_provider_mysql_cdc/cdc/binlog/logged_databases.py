@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
@@ -17,15 +17,15 @@ SEARCHED_MB = 256
 """Most of the binlog that is read, which takes some seconds."""
 
 
-def logged_databases(conn: Any, settings: ConnectionSettings, wanted: Collection[str]) -> frozenset[str]:
-    """Return those of some databases of which rows were logged since the server was started, as far as it is searched.
+def logged_databases(conn: Any, settings: ConnectionSettings, is_enough: Callable[[set[str]], bool]) -> set[str]:
+    """Return the databases of which rows were logged since the server was started, as far as its binlog is searched.
 
     The options that leave databases out do not change while a server runs. The newest file is read first.
 
     Args:
         conn: An open connection.
         settings: How to reach the same server.
-        wanted: The databases.
+        is_enough: Says of those that were found whether the search is over.
 
     Raises:
         SourceError: The binlog cannot be read.
@@ -35,11 +35,13 @@ def logged_databases(conn: Any, settings: ConnectionSettings, wanted: Collection
         start = until.with_position(name, FILE_START)
         with open_stream(settings, start, server_id=UNREGISTERED_SERVER_ID) as stream:
             for event in stream.events(until, unused=no_rows):
-                if event.type == c.TABLE_MAP_EVENT:
-                    found.add(parse_table_map(event).db)
-                if found.issuperset(wanted) or event.end_pos > remaining:
-                    return frozenset(found.intersection(wanted))
+                if event.type == c.TABLE_MAP_EVENT and (database := parse_table_map(event).db) not in found:
+                    found.add(database)
+                    if is_enough(found):
+                        return found
+                if event.end_pos > remaining:
+                    return found
             if stream.begun_by_start:
                 break
         until, remaining = start, remaining - size
-    return frozenset(found.intersection(wanted))
+    return found

@@ -98,7 +98,12 @@ def test_tables_of_which_it_cannot_be_told_are_refused_with_what_shows_it() -> N
         ({"Binlog_Do_DB": "A"}, 0, "", "abc", ""),
         ({"Binlog_Do_DB": "a", "Binlog_Ignore_DB": "a"}, 0, "", "bc", ""),  # the second is not looked at then
         ({"Binlog_Do_DB": "a,b"}, 0, "", "c", "ab"),
-        ({"Binlog_Do_DB": "a,b"}, 0, "a", "c", "b"),
+        ({"Binlog_Do_DB": "a,b"}, 0, "a", "c", ""),  # two entries, as one of them is
+        ({"Binlog_Do_DB": "A,b"}, 1, "a", "c", ""),
+        ({"Binlog_Do_DB": "a,b"}, 0, "x", "c", "ab"),
+        ({"Binlog_Do_DB": "a,x,b"}, 0, "x", "c", ""),
+        ({"Binlog_Do_DB": "x,a,b"}, 0, "x", "c", "ab"),
+        ({"Binlog_Ignore_DB": "a,b"}, 0, "a", "", "b"),
         ({"Binlog_Ignore_DB": "a,b"}, 0, "ab", "", ""),
     ],
 )
