@@ -75,14 +75,14 @@ class NeverReadTable:
         """
         remedy = (
             f"{F.SNAPSHOT_NEW_TABLES.name}={mode} reads it with an incremental snapshot, unless its signal was refused "
-            "or stopped"
+            "or stopped, or it has no key"
             if mode is NewTablesMode.INCREMENTAL
             else f"read it with the DAG mysql_cdc_adhoc_snapshot (tables: {self.table}) or the signal execute-snapshot"
         )
         return (
-            f"WARNING: {self.table} is captured and was never read: {remedy}. {self.why[:1].upper()}{self.why[1:]}, so "
-            f"its rows from before {self.where} are in no record. If they are not wanted, run: "
-            f"mysql-cdc unread --dismiss {self.table}"
+            f"WARNING: {self.table} is captured and was never read: {remedy} (without a key: a blocking snapshot). "
+            f"{self.why[:1].upper()}{self.why[1:]}, so its rows from before {self.where} are in no record. "
+            f"If they are not wanted, run: mysql-cdc unread --dismiss {self.table}"
         )
 
 
