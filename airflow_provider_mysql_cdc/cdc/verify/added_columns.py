@@ -61,7 +61,7 @@ class AddedColumns:
     def __init__(
         self, cfg: ConnectorConfig, table: Table, now: ComparedColumns, versions: Sequence[StructureVersion]
     ) -> None:
-        self._cfg, self._now, self._placed = cfg, now, bool(versions)
+        self._cfg, self._now, self._placed = cfg, now, bool(versions) and not cfg.is_ticdc
         self._tables = [version.table for version in versions] or [table]
         self._renamed = [dict(version.renamed) for version in versions] or [{}]
         self._columns = {f: c for c in table.columns if (f := column_field(cfg, c)) in self._now.declared}
@@ -81,7 +81,9 @@ class AddedColumns:
         if row is None or self._columns.keys() <= row.keys():
             return event
         if structure == UNKNOWN_STRUCTURE and (structure := self._newest_with(row.keys())) == UNKNOWN_STRUCTURE:
-            return event
+            if not self._cfg.is_ticdc:
+                return event
+            structure = BEFORE_HISTORY
         found: dict[str, _AddedValue] = {}
         # What the table had before its history, the mark cannot know.
         is_marked = event.forms is not None and not (self._placed and structure == BEFORE_HISTORY)

@@ -49,6 +49,25 @@ class StructureVersion:
     generation: int = 0
     renamed: tuple[tuple[str, str], ...] = ()
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "position": self.position.to_json(),
+            "table": structure_json(self.table),
+            "generation": self.generation,
+            "renamed": [list(pair) for pair in self.renamed],
+        }
+
+    @classmethod
+    def from_record(cls, record: Members) -> StructureVersion:
+        """Read what ``to_json`` wrote."""
+        return cls(
+            BinlogOffset.from_json(record.object("position")),
+            read_structure(record.object("table")),
+            record.integer("generation"),
+            tuple((new, old) for new, old in record.values("renamed")),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RepeatedRange:
@@ -99,7 +118,7 @@ class TableVersions:
         moved_back: Where the stream was moved back to, before an earlier description of its structures, as
             ``source_place`` orders places; None if it was not.
         repeated: What was read again of the past of the last snapshot; None if nothing was.
-        unplaced: In place of ``versions`` the structures alone, where events do not say their place, as in TiCDC's
+        unplaced: In place of ``versions`` the structures, where events do not say their place, as in TiCDC's
             protocol.
     """
 
@@ -108,7 +127,7 @@ class TableVersions:
     view_ts: int | None = None
     moved_back: int | None = None
     repeated: RepeatedRange | None = None
-    unplaced: tuple[Table, ...] = ()
+    unplaced: tuple[StructureVersion, ...] = ()
 
     def without_places(self, view_ts: int | None) -> TableVersions:
         """Return the structures alone.
@@ -116,7 +135,7 @@ class TableVersions:
         Args:
             view_ts: As for this class.
         """
-        return TableVersions((), view_ts=view_ts, unplaced=tuple(version.table for version in self.versions))
+        return TableVersions((), view_ts=view_ts, unplaced=self.versions)
 
     def with_view(self, view: BinlogOffset) -> TableVersions:
         """Return the versions with what was read again of a snapshot's past.
@@ -131,42 +150,26 @@ class TableVersions:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        versions = [
-            {
-                "position": v.position.to_json(),
-                "table": structure_json(v.table),
-                "generation": v.generation,
-                "renamed": [list(pair) for pair in v.renamed],
-            }
-            for v in self.versions
-        ]
         repeated = self.repeated
         return {
-            "versions": versions,
+            "versions": [version.to_json() for version in self.versions],
             "one_binlog": self.one_binlog,
             "view_ts": self.view_ts,
             "moved_back": self.moved_back,
             "repeated": None if repeated is None else [repeated.start, repeated.view, repeated.gtids],
-            "unplaced": [structure_json(table) for table in self.unplaced],
+            "unplaced": [version.to_json() for version in self.unplaced],
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TableVersions:
         """Read what ``to_json`` wrote."""
         record = Members(dict(data))
-        versions = (
-            StructureVersion(
-                BinlogOffset.from_json(each.object("position")),
-                read_structure(each.object("table")),
-                each.integer("generation"),
-                tuple((new, old) for new, old in each.values("renamed")),
-            )
-            for each in record.objects("versions")
+        versions, unplaced = (
+            tuple(map(StructureVersion.from_record, record.objects(name))) for name in ("versions", "unplaced")
         )
         view_ts, moved_back = map(record.integer_or_none, _PLACES)
         repeated = None if data["repeated"] is None else RepeatedRange(*data["repeated"])
-        unplaced = tuple(map(read_structure, record.objects("unplaced")))
-        return cls(tuple(versions), record.flag("one_binlog"), view_ts, moved_back, repeated, unplaced)
+        return cls(versions, record.flag("one_binlog"), view_ts, moved_back, repeated, unplaced)
 
 
 def read_versions(

@@ -35,14 +35,15 @@ class WrittenStructures:
 
     def __init__(self, cfg: ConnectorConfig, table: Table, versions: TableVersions) -> None:
         self._cfg, self._now = cfg, compared_columns(cfg, table)
-        self._added = AddedColumns(cfg, table, self._now, versions.versions)
+        self._added = AddedColumns(cfg, table, self._now, versions.versions or versions.unplaced)
         self._key_now = record_forms(cfg, table, table_options.table_options(cfg, table))[0]
         self._versions, self.one_binlog = versions.versions, versions.one_binlog
         self.view_ts, self.repeated = versions.view_ts, versions.repeated
         self._begins = [place_order(version.position) for version in versions.versions]
         self._forms: dict[int, tuple[Forms, Forms]] = {}
         self._same: dict[int, frozenset[str]] = {}
-        structures, self._unplaced = [table, *(version.table for version in versions.versions)], versions.unplaced
+        structures = [table, *(version.table for version in versions.versions)]
+        self._unplaced = tuple(version.table for version in versions.unplaced)
         of_each = [frozenset(column_field(cfg, c) for c in each.columns) for each in (*structures, *self._unplaced)]
         # Whatever columns are configured now, an event may have been written when others were.
         self._fields = frozenset[str]().union(*of_each)
@@ -219,7 +220,7 @@ class WrittenStructures:
             event: The event.
         """
         if not self._versions:
-            return self._added.complete(event, BEFORE_HISTORY) if self._cfg.is_ticdc else event
+            return self._added.complete(event, UNKNOWN_STRUCTURE) if self._cfg.is_ticdc else event
         before = self._is_before_history(event.source)
         return self._added.complete(event, BEFORE_HISTORY if before else self._structure_of(event.source))
 

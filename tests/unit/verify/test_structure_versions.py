@@ -264,3 +264,24 @@ def test_columns_that_are_told_and_cannot_be_compared_have_an_unknown_form() -> 
     flat = written(TableVersions(()), LATER, TICDC)
     found = flat.with_added_columns(event(150))
     assert found.after == ROW | {"x": None, "y": ""} and found.forms is not None and found.forms["y"] == UNKNOWN_FORM
+
+
+@for_each(
+    ("statements", "columns", "told"),
+    [
+        (["CHANGE w x BIGINT"], "x BIGINT", {"x": 1}),
+        (["CHANGE w W INT"], "W INT", {"W": 1}),
+        (["ADD y INT DEFAULT 5", "MODIFY y BIGINT"], "w INT, y BIGINT", {"y": ""}),
+        (["ADD y INT", "ALTER y SET DEFAULT 5"], "w INT, y INT DEFAULT 5", {"y": None}),
+        (["RENAME COLUMN w TO x", "ADD y INT, RENAME COLUMN x TO z"], "z INT, y INT", {"z": 1, "y": None}),
+    ],
+)
+def test_without_places_the_columns_of_an_event_say_which_statements_came_later(
+    statements: list[str], columns: str, told: dict[str, Any]
+) -> None:
+    alters = [statement(200 + n, f"ALTER TABLE t {action}") for n, action in enumerate(statements)]
+    found = versions(statement(100, CREATE), *alters).without_places(7)
+    of = written(found, CREATE.replace("w INT", columns), TICDC)
+    assert of.with_added_columns(of.complete(event(150))).after == ROW | told
+    lacking_all = of.complete(replace(event(150), after={"id": 1}))
+    assert of.with_added_columns(lacking_all).after == {"id": 1}, "no statement tells of them"
