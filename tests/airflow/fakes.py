@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.properties_encryption import decrypt_properties
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.operate import interrupted_snapshot, send_signal, snapshot_again
+from airflow_provider_mysql_cdc.cdc.operate import interrupted_snapshot, send_signal, snapshot_again, source_server
 from airflow_provider_mysql_cdc.cdc.operate import offset_from_ledger as follow
 from airflow_provider_mysql_cdc.cdc.operate import snapshot_request as asked_snapshot
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason
@@ -228,6 +228,7 @@ class FakeStream:
         monkeypatch.setattr(asked_snapshot, "peek_ledger", lambda cfg: self.ledger())
         monkeypatch.setattr(asked_snapshot, "require_captured", lambda cfg, entries: self.look(entries))
         monkeypatch.setattr(snapshot_again, "plan_repeated_snapshot", self._beside)
+        monkeypatch.setattr(source_server, "at_one_server", lambda cfg, *_: cfg)
         monkeypatch.setattr(run_lock, "require_sole_run", lambda *_: self.require_nobody_else())
 
     def look(self, entries: Sequence[str]) -> None:
