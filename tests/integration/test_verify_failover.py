@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,10 +27,11 @@ PLAIN = {
 
 
 @pytest.fixture
-def copies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[PrivateServer]]:
+def copies(tmp_path: Path) -> Iterator[list[PrivateServer]]:
+    """Return servers that end before their folders go, with the records of their processes."""
     from stacklib.ports import any_free
 
-    first = PrivateServer(tmp_path_factory.mktemp("mysql"), any_free())
+    first = PrivateServer(tmp_path / "first", any_free())
     first.start(gtid_mode="ON", enforce_gtid_consistency="ON")
     made = [first]
     yield made

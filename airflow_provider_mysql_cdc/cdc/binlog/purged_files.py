@@ -39,6 +39,10 @@ _ON_SINCE = (
     "WHERE v.VARIABLE_NAME = 'gtid_mode' AND s.VARIABLE_NAME = 'Uptime'"
 )
 
+_SINCE_PRECISION_S = 2
+"""Seconds by which two readings of one start differ: the time of a statement is that of its begin, and the server tells
+how long it runs, in whole seconds, somewhat later."""
+
 
 class PurgeLoss(Enum):
     """Say whether transactions after an offset were purged together with its file."""
@@ -78,6 +82,17 @@ class ServerState:
         except SourceError:
             return None
         return cls(int(since[0][0]), int(resets[0][1])) if since and resets else None
+
+    def continues(self, former: str) -> bool:
+        """Return whether the server has gone on in one history since a former state was read.
+
+        Args:
+            former: The text of that state; empty where it was not known.
+        """
+        since, _, resets = former.partition("-")
+        if not since.isdecimal() or resets != str(self.resets):
+            return False
+        return abs(int(since) - self.since_s) <= _SINCE_PRECISION_S
 
     def __str__(self) -> str:
         return f"{self.since_s}-{self.resets}"
@@ -128,7 +143,7 @@ def purge_loss(offset: BinlogOffset, first_file: str, gtids: ServerGtids) -> Pur
     created_s, state = _created_s(offset), gtids.state
     if created_s is None or state is None or state.since_s > created_s:
         return PurgeLoss.UNPROVEN
-    return PurgeLoss.NONE if (offset.origin or "").endswith(f"/{state}") else PurgeLoss.UNPROVEN
+    return PurgeLoss.NONE if state.continues((offset.origin or "").partition("/")[2]) else PurgeLoss.UNPROVEN
 
 
 def unproven_reason(offset: BinlogOffset) -> str:

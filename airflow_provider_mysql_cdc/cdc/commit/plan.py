@@ -17,7 +17,7 @@ import orjson
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import writer_key
 from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import WriterMetrics
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition, same_position
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition, same_place, same_position
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import (
     VERSION_MEMBER,
@@ -121,8 +121,8 @@ class BatchPlan:
 
     def same_range(self, other: BatchPlan) -> bool:
         """Return whether both plans read the same range with as many writers; their topics may differ."""
-        own_range = (self.epoch, self.kind, self.start, self.end, self.writers)
-        return own_range == (other.epoch, other.kind, other.start, other.end, other.writers)
+        own, others = (self.epoch, self.kind, self.writers), (other.epoch, other.kind, other.writers)
+        return own == others and same_place(self.start, other.start) and same_place(self.end, other.end)
 
     def _same_topics(self, other: BatchPlan) -> bool:
         if self.omitted_topics is not None or other.omitted_topics is not None:

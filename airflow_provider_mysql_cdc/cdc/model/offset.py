@@ -41,6 +41,13 @@ def _parts(fingerprint: str) -> list[str]:
     return fingerprint.partition("/")[0].split(".")
 
 
+def same_place(a: BinlogOffset | None, b: BinlogOffset | None) -> bool:
+    """Return whether two offsets are one but for what a later look at its file has added to the fingerprint."""
+    if a is None or b is None:
+        return a is b
+    return replace(a, origin=None) == replace(b, origin=None) and same_fingerprint(a.origin, b.origin)
+
+
 def binlog_file(record: Members, name: str) -> str:
     """Return a member that names a binlog file.
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kit.binlog_bytes import Dump, stream_of
 from kit.cases import for_each
-from kit.store_contract import START
+from kit.store_contract import START, plan
 
 from airflow_provider_mysql_cdc.cdc.binlog import position, stream
 from airflow_provider_mysql_cdc.cdc.binlog.purged_files import PurgeLoss, ServerGtids, ServerState, purge_loss
@@ -60,6 +60,10 @@ def test_without_gtids_nothing_tells(gtids: str | None) -> None:
 @for_each(
     ("state", "origin"),
     [
+        (
+            ServerState(103, 2),
+            "110.aa.bb/100-2",
+        ),  # started since, after the file was begun by a clock that was set back
         (ServerState(101, 2), "100.aa.bb/101-2"),  # the mode may have been another one in the files that were purged
         (ServerState(100, 3), "100.aa.bb/100-2"),  # other transactions may have come under the same GTIDs
         (ServerState(90, 0), "100.aa.bb/100-0"),  # started since, with a clock that was set back
@@ -76,6 +80,17 @@ def test_equal_sets_prove_nothing_where_the_server_may_have_another_history(
     assert purge_loss(offset, "binlog.000011", ServerGtids("ON", ALL_OF_IT, state)) is PurgeLoss.UNPROVEN
     others = ServerGtids("ON", f"{B}:5,{A}:1-8:tag:1-2", state)
     assert purge_loss(offset, "binlog.000011", others) is PurgeLoss.POSSIBLE
+
+
+def test_two_readings_of_one_start_may_differ_by_seconds() -> None:
+    for since in (98, 99, 100):
+        gtids = ServerGtids("ON", ALL_OF_IT, ServerState(since, 2))
+        assert purge_loss(STORED, "binlog.000011", gtids) is PurgeLoss.NONE, since
+    planned = plan(start=STORED)
+    assert planned.same_work(replace(planned, start=replace(STORED, origin="100.aa.bb/99-3")))
+    assert planned.same_work(replace(planned, start=replace(STORED, origin="100.aa")))
+    for other in (replace(STORED, origin="100.aa.cc/100-2"), replace(STORED, pos=901), replace(STORED, gtids=None)):
+        assert not planned.same_work(replace(planned, start=other)), other
 
 
 @pytest.fixture
