@@ -39,7 +39,7 @@ class Part:
 # a dozen servers. Jobs of the last two parts decode in Python, so that a run means the same where there is no kernel.
 _PYTHON = {"MYSQL_CDC_NATIVE": "off"}
 _SERVERS = ("--dist", "loadgroup", "--no-loadscope-reorder")
-_WORKERS = os.environ.get("TEST_WORKERS", "5")
+_WORKERS = os.environ.get("TEST_WORKERS", "4")
 QUICK = Part("quick", ("-n", os.environ.get("TEST_QUICK_WORKERS", "2"), "tests/unit", "tests/golden", "tests/property"))
 NATIVE = Part(
     "native",
