@@ -12,14 +12,14 @@ from typing import Any
 
 import pymysql
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 _NAME = r"`(?:[^`]|``)++`|\"(?:[^\"]|\"\")++\""
 _COLUMN = re.compile(rf"^  (?P<name>{_NAME}) float\b[^(',\n]*? DEFAULT '(?P<number>[^']*[1-9][^']*)'", re.MULTILINE)
 _FLOAT = struct.Struct("<f")
 _SHOWN_DIGITS = 6
-_NO_SUCH_COLUMN = 1054
+_UNANSWERED = (1054, 1142, 1143)
+"""The column was altered since; or the account, which may see the structure, may not read the table or the column."""
 _SQL = "SELECT {} FROM (SELECT 1) AS one LEFT JOIN {} AS t ON TRUE LIMIT 1"
 
 
@@ -32,18 +32,20 @@ def with_floats(conn: Any, table: TableId, statement: str) -> str:
         statement: Its CREATE TABLE, as the server wrote it.
 
     Raises:
-        pymysql.MySQLError: The table may not be read, or the connection broke.
+        pymysql.MySQLError: The table is gone, or the connection broke.
     """
     columns = list(_COLUMN.finditer(statement))
     if not columns:
         return statement
     names = ", ".join(f"DEFAULT(t.{column['name']}) * 1e0" for column in columns)
     try:
-        (values,) = fetch_all(conn, _SQL.format(names, table.quoted()))
+        with conn.cursor() as cursor:
+            cursor.execute(_SQL.format(names, table.quoted()))
+            values = cursor.fetchone()
     except pymysql.MySQLError as error:
-        if error.args[0] != _NO_SUCH_COLUMN:
+        if error.args[0] not in _UNANSWERED:
             raise
-        return statement  # it was altered since
+        return statement
     for column, value in reversed(list(zip(columns, values, strict=True))):
         start, end = column.span("number")
         if value is not None:
