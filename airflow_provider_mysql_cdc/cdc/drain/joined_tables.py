@@ -31,7 +31,7 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import base_tables
-from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import UnloggedChange, removed_tables
+from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import UnloggedChange, former_names, removed_tables
 
 MAX_LINES = 20
 """Tables that have a line of their own; a list may get thousands at once."""
@@ -138,11 +138,8 @@ class UnreadTables:
             where: ``file:position`` of the statement.
             atomic: Whether the server logged it as an atomic change of its dictionary.
         """
-        former_names = dict[TableId, TableId]()
-        for renamed in applied.changes:
-            if renamed.id is not None and renamed.previous_id is not None:
-                former_names[renamed.id] = former_names.pop(renamed.previous_id, renamed.previous_id)
-        were_unread = {table for table, former in former_names.items() if former in self._unread}
+        renames = ((c.previous_id, c.id) for c in applied.changes if c.id is not None and c.previous_id is not None)
+        were_unread = {table for table, former in former_names(renames).items() if former in self._unread}
         emptied = {
             each.table for each in removed_tables(applied, before, self._cfg.captures, publishes_truncates=False)
         }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult, TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import Effect, EffectKind, statement_effects
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import EffectKind, statement_effects
 
 # Every statement with such an effect contains one of these words; others are not parsed a second time.
 _KEYWORDS = re.compile("RENAME|PARTITION|TABLESPACE|ADD", re.IGNORECASE)
@@ -59,6 +59,8 @@ def unlogged_changes(
     if _KEYWORDS.search(sql) is None:
         return []
     effects = statement_effects(sql, context)
+    former = former_names((e.table, e.new_name) for e in effects if e.new_name is not None)
+    names = {old: new for new, old in former.items()}
     discards = _DISCARD.search(sql) is not None
     changes = [
         UnloggedChange(e.table, _ROW_EFFECTS[e.kind], adds_rows=e.kind == "rows" and not discards)
@@ -67,26 +69,30 @@ def unlogged_changes(
     ]
     changes += (
         UnloggedChange(
-            e.table, f"{', '.join(columns)} was added, and its values in the rows that were there are in no event", True
+            table, f"{', '.join(columns)} was added, and its values in the rows that were there are in no event", True
         )
         for e in effects
-        if (columns := [column for column in e.columns if includes_column(e.table, column)])
+        for table in (names.get(e.table, e.table),)
+        if (columns := [column for column in e.columns if includes_column(table, column)])
     )
     changes += (
         UnloggedChange(name, f"it was {former_name} before, and its rows are in no event under its new name", True)
-        for name, former_name in _renamed_tables(effects)
+        for name, former_name in former.items()
         if known(former_name)
     )
     return [change for change in dict.fromkeys(changes) if captures(change.table)]
 
 
-def _renamed_tables(effects: Sequence[Effect]) -> Iterator[tuple[TableId, TableId]]:
-    """Yield each table with another name after a statement than before it: its new name, and its former one."""
-    former_names: dict[TableId, TableId] = {}
-    for effect in effects:
-        if effect.new_name is not None:
-            former_names[effect.new_name] = former_names.pop(effect.table, effect.table)
-    return ((name, former_name) for name, former_name in former_names.items() if name != former_name)
+def former_names(renames: Iterable[tuple[TableId, TableId]]) -> dict[TableId, TableId]:
+    """Return the former name of each table that has another one after renames.
+
+    Args:
+        renames: Old and new name of each, in their order.
+    """
+    former: dict[TableId, TableId] = {}
+    for old, new in renames:
+        former[new] = former.pop(old, old)
+    return {name: before for name, before in former.items() if name != before}
 
 
 def removed_tables(

@@ -52,8 +52,9 @@ def changes(sql: str) -> list[tuple[str, str]]:
         ("ALTER TABLE a ADD x INT NOT NULL FIRST, DROP x, ADD s SERIAL", [("d.a", "x, s was added")]),
         (
             "ALTER TABLE a ADD g INT AS (id + 1), RENAME TO b",
-            [("d.a", "g was added"), ("d.b", f"it was d.a {RENAMED}")],
+            [("d.b", "g was added"), ("d.b", f"it was d.a {RENAMED}")],
         ),
+        ("ALTER TABLE a ADD g INT AS (id + 1), RENAME TO stage", []),
         ("ALTER TABLE a ADD hidden CHAR(36) DEFAULT (UUID())", []),
         ("ALTER TABLE a ADD x INT, ADD y VARCHAR(9) NOT NULL DEFAULT 'NOW()', ADD KEY (x)", []),
         ("ALTER TABLE stage ADD x BIGINT AUTO_INCREMENT UNIQUE", []),
