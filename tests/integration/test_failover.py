@@ -165,10 +165,8 @@ def test_errant_transactions_before_drained_ones_are_refused_and_repaired(
     assert {70, 71, 72, 73} <= set(have)
 
 
-def test_a_transaction_that_was_skipped_on_the_replica_is_refused_and_repaired(
-    pipeline: Pipeline, pair: Pair, database: str
-) -> None:
-    """By an empty one under its GTID; the one that was read last is there, so its commit time does not tell."""
+def skip_on_replica(pipeline: Pipeline, pair: Pair, database: str) -> str:
+    """Skip the INSERT of row 75 on the replica, drain it and a later one, and return its GTID."""
     root = pair.replica.root
     pair.catch_up()
     execute(root, "STOP REPLICA", "SET GLOBAL super_read_only=OFF")
@@ -177,6 +175,14 @@ def test_a_transaction_that_was_skipped_on_the_replica_is_refused_and_repaired(
     execute(root, f"SET gtid_next='{skipped}'", "BEGIN", "COMMIT", "SET gtid_next='AUTOMATIC'", "START REPLICA")
     insert(pair.primary.root, database, 76)
     pipeline.drain()
+    return skipped
+
+
+def test_a_transaction_that_was_skipped_on_the_replica_is_refused_and_repaired(
+    pipeline: Pipeline, pair: Pair, database: str
+) -> None:
+    """By an empty one under its GTID; the one that was read last is there, so its commit time does not tell."""
+    skipped = skip_on_replica(pipeline, pair, database)
     pair.switch()
     insert(pair.primary.root, database, 77)
     follow(pipeline, pair)
@@ -194,14 +200,7 @@ def test_a_transaction_that_was_skipped_on_a_server_in_between_is_refused(
     pipeline: Pipeline, pair: Pair, pool: Pool, database: str
 ) -> None:
     """The server to which the stream moves has the empty one from the server on which it was made."""
-    root = pair.replica.root
-    pair.catch_up()
-    execute(root, "STOP REPLICA", "SET GLOBAL super_read_only=OFF")
-    insert(pair.primary.root, database, 75)
-    skipped = f"{pair.primary.uuid}:{pair.primary.gtids.rpartition('-')[2]}"
-    execute(root, f"SET gtid_next='{skipped}'", "BEGIN", "COMMIT", "SET gtid_next='AUTOMATIC'", "START REPLICA")
-    insert(pair.primary.root, database, 76)
-    pipeline.drain()
+    skipped = skip_on_replica(pipeline, pair, database)
     pair.catch_up()
     with pool.lent(server_id="13") as server:
         last = Node(server)
