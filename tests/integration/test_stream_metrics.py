@@ -31,6 +31,7 @@ from airflow_provider_mysql_cdc.cdc.metrics.stream_counts import StreamCounts
 from airflow_provider_mysql_cdc.cdc.operate import stream_status
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import read_status
 from airflow_provider_mysql_cdc.cdc.snapshot import chunk_queue, snapshot_meter
+from airflow_provider_mysql_cdc.cdc.snapshot import rows as row_stream
 
 PROPERTIES = {
     "key.converter.schemas.enable": "false",
@@ -425,6 +426,7 @@ def test_a_running_snapshot_is_seen_from_outside(
         on_lock(meter, held)
         locks.append(meter.attributes()["HoldingGlobalLock"])
 
+    monkeypatch.setattr(row_stream, "PIECE_BYTES", 1 << 14)  # rows come in blocks of as many as have arrived
     monkeypatch.setattr(job_metrics, "PUBLISH_INTERVAL_S", 0.0)
     monkeypatch.setattr(job_metrics, "_PUBLISH_TIMEOUT_S", 60.0)  # a record that Kafka takes too late is given up
     monkeypatch.setattr(job_metrics.JobMetrics, "publish_if_due", published)
