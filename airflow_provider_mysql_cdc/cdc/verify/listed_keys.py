@@ -36,9 +36,9 @@ from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.record_keys import is_raw, named_row
 from airflow_provider_mysql_cdc.cdc.verify.record_range import read_records
-from airflow_provider_mysql_cdc.cdc.verify.row_text import DIGEST_MARK, row_values
+from airflow_provider_mysql_cdc.cdc.verify.row_text import DIGEST_MARK, row_values, same_value, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, Suspect
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import STATE_DIFFERENCES, DifferenceKind
 
 Kinds = Mapping[DifferenceKind, int]
 """Number of differences, by kind."""
@@ -67,6 +67,7 @@ class ListedKey:
     Args:
         kinds: The differences that are repaired by it.
         row: Canonical bytes of the row's identity; None for a key of records that names no row.
+        event_row: Canonical bytes of the values that the comparison has seen as the last ones; None for no row.
         last: The topic's last event of the row, which a delete is made of; None where there is none.
         records: Records whose keys consumers have to forget in their partitions.
         equal: The events of equal rows, in a table without a key; None for others.
@@ -74,6 +75,7 @@ class ListedKey:
 
     kinds: Kinds
     row: bytes | None
+    event_row: bytes | None = None
     last: TopicRecord | None = None
     records: Sequence[TopicRecord] = ()
     equal: EqualRows | None = None
@@ -82,6 +84,16 @@ class ListedKey:
     def settled(self) -> list[tuple[int, int]]:
         """Return partitions and offsets of the records without a key, behind which none can be written."""
         return [(record.partition, record.offset) for record in self.records if record.key is None]
+
+    def kinds_left(self, row: bytes | None) -> Kinds:
+        """Return the differences that there are if a view shows a row; of its state, none if the topic says just that.
+
+        Args:
+            row: Canonical bytes of the row; None where the view has none.
+        """
+        if self.row is None or not _same_values(row, self.event_row):
+            return self.kinds
+        return {kind: number for kind, number in self.kinds.items() if kind not in STATE_DIFFERENCES}
 
     def others(self, partition: int | None = None, key: bytes | None = None) -> list[TopicRecord]:
         """Return a record of each key and partition to forget, but for the key that is written anyway."""
@@ -126,9 +138,9 @@ class KeyLister:
             last = None if suspect.record is None else records.get(suspect.record)
             if is_raw(suspect.key):
                 of_key += [last] if last is not None else []
-                keys.append(ListedKey(suspect.kinds, None if keyless else self._named_by(of_key), None, of_key))
+                keys.append(ListedKey(suspect.kinds, None if keyless else self._named_by(of_key), records=of_key))
             elif not keyless:
-                keys.append(ListedKey(suspect.kinds, suspect.key, last, of_key))
+                keys.append(ListedKey(suspect.kinds, suspect.key, suspect.event_row, last, of_key))
         if equal := [suspect for suspect in suspects if keyless and not is_raw(suspect.key)]:
             keys += self._equal_rows(equal)
         return keys
@@ -182,6 +194,14 @@ class KeyLister:
             added = [e for e in events_since_last_view(of_row, has_view=has_view) if e.added]
             count = count_rows(of_row, has_view=has_view)
             yield ListedKey({}, key, equal=EqualRows(count, [records[e.partition, e.offset] for e in added]))
+
+
+def _same_values(row: bytes | None, event_row: bytes | None) -> bool:
+    """Return whether a row has the values that the last event says, in the same forms."""
+    if row is None or event_row is None:
+        return row is event_row
+    values, event_values = stored_row(row), stored_row(event_row)
+    return values.keys() == event_values.keys() and all(same_value(v, event_values[name]) for name, v in values.items())
 
 
 def _places(suspect: Suspect) -> Iterator[tuple[int, int]]:

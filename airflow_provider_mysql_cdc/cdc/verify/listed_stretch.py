@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import KeyedRecord
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.event_entries import row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.ghost_delete import GhostDeletes
 from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_in_row
@@ -69,10 +70,10 @@ class ListedStretch:
         for block in blocks:
             for packet, row in self._written(block):
                 key, value, partition, headers = row
-                identity = self.compared.identity.before_and_after(self.reader.read(key, value, headers))[1]
-                if identity is not None and identity in wanted:
-                    self._found.setdefault(identity, []).append((key, None, partition, ()))
-                    self._order.append(identity)
+                entry = row_entry(self.compared, self.reader.read(key, value, headers), partition)
+                if entry.key in wanted:
+                    self._found.setdefault(entry.key, []).append((key, entry.value, partition, ()))
+                    self._order.append(entry.key)
                     yield RowBlock(1, packet, large=True)
 
     def _written(self, block: RowBlock) -> Iterator[tuple[bytes, WrittenRow]]:
@@ -92,7 +93,7 @@ class ListedStretch:
         self.repaired, self._chosen, self.left, self.reasons = Counter(), Counter(), [], []
         if errors := self.records.errors:
             self.reasons.append(f"{len(errors):,} rows cannot be read: {errors[0].message()}")
-        gone = 0
+        gone = same = 0
         for key in self.keys:
             try:
                 records, kinds = self._of_key(key)
@@ -100,8 +101,11 @@ class ListedStretch:
                 self.reasons.append(str(error))
                 continue
             gone += 0 if kinds is not None else sum(key.kinds.values())
+            same += sum(key.kinds.values()) if kinds == {} and key not in self.left else 0
             self.repaired.update(kinds or {})
             yield from records
+        if same:
+            self.reasons.append(f"{same:,} no longer differ: the table in the source is as the topic says")
         if gone:
             self.reasons.append(f"{gone:,} have records with an earlier key of the table, or none any longer")
 
@@ -125,12 +129,13 @@ class ListedStretch:
         found = [] if key.row is None else self._found.get(key.row, [])
         if key.equal is not None:
             return self._of_equal_rows(key, len(found))
-        if not found:
-            return self._delete(key)
-        assert key.row is not None
         if len(found) > 1:
+            assert key.row is not None
             why = f"{len(found)} rows have the same key in records: {self._key_text(key.row)}"
             raise UnreadableRecord(f"{why}; choose a form of the key that tells them apart")
+        kinds = key.kinds_left(found[0][1] if found else None)
+        if not found or not kinds:
+            return self._delete(key, kinds) if kinds else ([], {})
         if key.settled and len(self.keys) > 1:
             self.left.append(key)
             return [], {}
@@ -140,10 +145,10 @@ class ListedStretch:
             # There a record without a value is a delete, and readers of several partitions cannot tell it from others.
             place = f"[{others[0].partition}]@{others[0].offset}"
             raise UnreadableRecord(f"a record in another partition than that of its row stays: {place}")
-        self._chosen[key.row] = 1
-        return [self.deletes.tombstone(self.compared.topic, record) for record in others], key.kinds
+        self._chosen[key.row or b""] = 1
+        return [self.deletes.tombstone(self.compared.topic, record) for record in others], kinds
 
-    def _delete(self, key: ListedKey) -> tuple[list[KeyedRecord], Kinds | None]:
+    def _delete(self, key: ListedKey, kinds: Kinds) -> tuple[list[KeyedRecord], Kinds | None]:
         if self.records.errors and key.row is not None:
             raise UnreadableRecord(f"its row may be one that cannot be read: {self._key_text(key.row)}")
         topic, last = self.compared.topic, key.last
@@ -156,7 +161,7 @@ class ListedStretch:
         deletes = [] if last is None else self._deletes_of(last)
         more = settled_header(key.settled)
         deletes = [record._replace(headers=[*record.headers, *more]) for record in deletes]
-        return [*(self.deletes.tombstone(topic, record) for record in others), *deletes], key.kinds
+        return [*(self.deletes.tombstone(topic, record) for record in others), *deletes], kinds
 
     def _deletes_of(self, last: TopicRecord) -> list[KeyedRecord]:
         try:

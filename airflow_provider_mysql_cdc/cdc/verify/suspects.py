@@ -26,12 +26,14 @@ class Suspect:
     Args:
         kinds: Their number, by kind.
         key: Canonical bytes of the row's identity, or of a key that names no row (``record_keys.is_raw``).
+        event_row: Canonical bytes of the values after the last event; None where the row does not exist after it.
         record: Partition and offset of the last event; None where there is none, or the table has no key.
         places: Records whose keys consumers have to forget in their partitions.
     """
 
     kinds: Mapping[DifferenceKind, int]
     key: bytes
+    event_row: bytes | None = None
     record: tuple[int, int] | None = None
     places: tuple[tuple[int, int], ...] = ()
 
@@ -95,6 +97,7 @@ def _suspect(key: bytes, found: list[FoundDifference]) -> Suspect:
     kinds: dict[DifferenceKind, int] = {}
     for each in found:
         kinds[each.kind] = kinds.get(each.kind, 0) + 1
+    event_row = next((each.event_row for each in found if each.event_row is not None), None)
     last = next((each.last for each in found if each.last is not None), None)
     places = sorted({place for each in found for place in each.places})
-    return Suspect(kinds, key, last, tuple(places))
+    return Suspect(kinds, key, event_row, last, tuple(places))

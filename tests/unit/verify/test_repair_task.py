@@ -40,7 +40,6 @@ pytestmark = pytest.mark.quick
 PLAIN = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 KEYED = "CREATE TABLE t (id INT NOT NULL PRIMARY KEY, name VARCHAR(20), at TIME)"
 KEYLESS = "CREATE TABLE t (id INT, name VARCHAR(20), at TIME)"
-GONE = "have records with an earlier key of the table, or none any longer"
 
 
 class Sink(MemoryWriter):
@@ -162,7 +161,8 @@ class World:
 
 def suspect(kind: Kind, id_: int | None, record: TopicRecord | None = None, *places: TopicRecord) -> Suspect:
     place = None if record is None else (record.partition, record.offset)
-    return Suspect({kind: 1}, row_bytes({"id": id_}), place, tuple((p.partition, p.offset) for p in places))
+    says = None if kind is Kind.MISSING else row_bytes({"name": "says"})
+    return Suspect({kind: 1}, row_bytes({"id": id_}), says, place, tuple((p.partition, p.offset) for p in places))
 
 
 def equal(kind: Kind, id_: int | None, name: str | None = "x") -> Suspect:
@@ -182,7 +182,7 @@ def test_each_key_is_written_as_the_view_shows_it_in_one_transaction_with_its_co
         suspect(Kind.MISSING, 2), suspect(Kind.GHOST, 1, ghost), suspect(Kind.DIFFERING, 3), suspect(Kind.MISSING, 4)
     )
     assert outcome.repaired == {Kind.GHOST: 1, Kind.MISSING: 1, Kind.DIFFERING: 1}
-    assert outcome.reasons == (f"1 {GONE}",)
+    assert outcome.reasons == ("1 no longer differ: the table in the source is as the topic says",)
     assert world.written == [(0, 1, "d", "gone"), (0, 1, None, None), (0, 2, "r", "two"), (0, 3, "r", "three")]
     records = world.kafka.committed(world.topic)
     assert all(("cdc-repair", b"run 1") in record.headers for record in records)
@@ -205,6 +205,20 @@ def test_a_key_that_the_stream_mended_meanwhile_gets_its_row_once_more(world: Wo
     assert world.written == [(0, 1, "r", "again")]
 
 
+def test_what_the_view_shows_as_the_topic_says_is_not_written(world: World) -> None:
+    """A replica was compared that has other rows, or the table has changed back without an event."""
+    world.rows = [(1, "one"), (2, "two")]
+    says = row_bytes({"id": 1, "name": "one", "at": None}), row_bytes({"id": 2, "name": "two", "at": None})
+    keys = [row_bytes({"id": id_}) for id_ in (1, 2, 3)]
+    outcome = world.repair(
+        Suspect({Kind.DIFFERING: 1}, keys[0], says[0]),
+        Suspect({Kind.GHOST: 1, Kind.DUPLICATE: 2}, keys[1], says[1]),
+        Suspect({Kind.MISSING: 1}, keys[2], None, (0, world.say("d", 3).offset)),
+    )
+    assert outcome.repaired == {Kind.DUPLICATE: 2} and [w[1:] for w in world.written] == [(2, "r", "two")]
+    assert outcome.reasons == ("2 no longer differ: the table in the source is as the topic says",)
+
+
 def test_other_keys_and_partitions_are_forgotten_before_the_row(world: World) -> None:
     world.rows = [(1, "one")]
     wrong, without, foreign = world.say("c", 1, partition=2), world.say("c", 1), b'{"id": 1}'
@@ -213,7 +227,7 @@ def test_other_keys_and_partitions_are_forgotten_before_the_row(world: World) ->
     last = world.say("c", 3)
     outcome = world.repair(
         suspect(Kind.WRONG_PARTITION, 1, last, wrong, without),
-        Suspect({Kind.GHOST: 1}, raw_identity(foreign), (again.partition, again.offset)),
+        Suspect({Kind.GHOST: 1}, raw_identity(foreign), None, (again.partition, again.offset)),
         suspect(Kind.NO_TOMBSTONE, 3, last),
     )
     assert outcome.repaired == {Kind.GHOST: 1, Kind.NO_TOMBSTONE: 1, Kind.WRONG_PARTITION: 1}
@@ -230,11 +244,13 @@ def test_what_cannot_be_repaired_is_named_and_the_rest_is_written(world: World) 
     world.rows = [(1, "one"), (1, "uno"), (2, "two")]
     damaged = world.add(b'{"id":7}', b"damaged")
     outcome = world.repair(
-        suspect(Kind.MISSING, 1), suspect(Kind.MISSING, 2), suspect(Kind.GHOST, 7, damaged)
+        suspect(Kind.MISSING, 1), suspect(Kind.MISSING, 2), suspect(Kind.GHOST, 7, damaged),
+        Suspect({Kind.GAP: 1}, b'{"name":"x"}'),
     )  # fmt: skip
     assert outcome.repaired == {Kind.MISSING: 1} and [w[1] for w in world.written] == [2]
     assert outcome.reasons[0].startswith('2 rows have the same key in records: {"id": 1}; choose ')
     assert outcome.reasons[1].startswith(f"the row of shop.t at {world.topic}[0]@0 cannot be deleted: it is no JSON")
+    assert outcome.reasons[2:] == ("1 have records with an earlier key of the table, or none any longer",)
 
 
 def test_no_row_is_deleted_that_may_be_one_that_cannot_be_read(world: World) -> None:

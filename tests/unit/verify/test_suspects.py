@@ -26,7 +26,7 @@ def test_all_differences_of_a_key_are_one_suspect() -> None:
     ]
     ((suspect,),) = (each.suspects for each in collect_suspects([COMPARED], found, {}))
     assert suspect.kinds == {Kind.DUPLICATE: 2, Kind.DIFFERING: 1, Kind.UNREADABLE: 1}
-    assert (suspect.record, suspect.places) == ((0, 9), ((1, 3),))
+    assert (suspect.event_row, suspect.record, suspect.places) == (b"row", (0, 9), ((1, 3),))
 
 
 def test_what_no_repair_can_mend_and_what_is_not_judged_are_no_suspects() -> None:
