@@ -44,9 +44,6 @@ POINTS = (
     "incremental.before_books",  # all stretches of a round are committed, no cursor has moved
     "verify.before_done",  # a group of tables is compared, its verdicts are not written
     "verify.after_done",  # the verdicts about a group are written, the next group has not begun
-    "repair.rows_read",  # rows and records of suspects are read, nothing of their table is repaired
-    "repair.before_commit",  # repairs and their ledger record are produced, the commit has not been asked for
-    "repair.after_commit",  # repairs are committed, the driver does not know
     "signals.before_commit",  # signals are carried out in memory, nothing of it stands in the ledger
     "airflow.before_commit",  # Kafka holds everything, Airflow's offset has not moved
 )

@@ -31,16 +31,14 @@ PROPERTIES = {
     "snapshot.lock.timeout.ms": "60000",
     "cdc.id.header": "true",
 }
-# Point, passage, and how many of the two tables are repaired by then.
+# Point, passage (views are opened for two comparisons before), and how many of the two tables are repaired by then.
 POINTS = [
-    ("plan.after_store", 3, 0),
     ("writer.before_commit", 3, 0),
-    ("repair.rows_read", 1, 0),
-    ("repair.before_commit", 1, 0),
-    ("repair.after_commit", 1, 1),
-    ("repair.rows_read", 2, 1),
-    ("repair.before_commit", 2, 1),
-    ("repair.after_commit", 2, 2),
+    ("incremental.view_open", 3, 0),
+    ("incremental.before_commit", 1, 0),
+    ("incremental.after_commit", 1, 1),
+    ("incremental.stretch_read", 2, 1),
+    ("incremental.before_books", 1, 2),
 ]
 
 
@@ -99,36 +97,25 @@ def repaired_records(pipeline: Pipeline, table: str) -> list[TopicRecord]:
     return [record for record in pipeline.records(table) if "cdc-repair" in dict(record.headers)]
 
 
-SETTLED_POINTS = [
-    ("repair.rows_read", 1, 0),
-    ("repair.before_commit", 1, 0),
-    ("repair.after_commit", 1, 2),
-    ("repair.before_commit", 4, 4),
-    ("repair.after_commit", 9, 10),
-]
-
-
 @pytest.mark.kill_points
-@pytest.mark.parametrize(("point", "nth", "done"), SETTLED_POINTS, ids=[f"{p}-{n}" for p, n, _ in SETTLED_POINTS])
+@pytest.mark.parametrize("form", ["json", pytest.param("avro", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    ("point", "done"), [("incremental.before_commit", 0), ("incremental.after_commit", 10)], ids=["before", "after"]
+)
 def test_a_repair_that_settles_keys_and_is_killed_is_finished_by_the_retry(
-    pipeline: Pipeline, root: Any, database: str, tmp_path: Path, point: str, nth: int, done: int
+    pipeline: Pipeline,
+    root: Any,
+    database: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    form: str,
+    point: str,
+    done: int,
 ) -> None:
-    """A transaction has two deletes, and each other one the row of one key, with the tombstones that belong to it."""
+    url: str | None = None if form == "json" else request.getfixturevalue("registry")
     schemas = {"key.converter.schemas.enable": "true", "value.converter.schemas.enable": "true"}
-    pipeline.properties |= schemas | {"commit.bytes": "1024", "cdc.id.header": "false"}
-    kill_and_retry(pipeline, root, database, tmp_path, (point, nth, done))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.kill_points
-@pytest.mark.parametrize("point", ["repair.rows_read", "repair.before_commit", "repair.after_commit"])
-def test_in_avro_too_a_repair_that_settles_keys_is_finished_by_the_retry(
-    pipeline: Pipeline, root: Any, database: str, registry: str, tmp_path: Path, point: str
-) -> None:
-    pipeline.properties |= avro(registry) | {"cdc.id.header": "false"}
-    kill_and_retry(
-        pipeline, root, database, tmp_path, (point, 1, 10 if point == "repair.after_commit" else 0), registry
-    )
+    pipeline.properties |= (schemas if url is None else avro(url)) | {"cdc.id.header": "false"}
+    kill_and_retry(pipeline, root, database, tmp_path, (point, 1, done), url)
 
 
 def kill_and_retry(

@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.drain import drain_writer
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.verify import repair_round
+from airflow_provider_mysql_cdc.cdc.verify import repair_window
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
@@ -272,23 +272,23 @@ def test_a_job_goes_on_where_one_of_its_views_breaks(
 def test_a_repair_goes_on_where_its_view_breaks(
     pipeline: Pipeline, root: Any, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It reads the suspects in a view of another position, and counts what it has repaired once."""
+    """It lists the keys again in a view of another position, and counts what it has repaired once."""
     assert pipeline.snapshot().complete
     execute(root, "SET sql_log_bin = 0", "UPDATE t SET v = 'unlogged' WHERE id < 3", "SET sql_log_bin = 1")
-    begin, killed = repair_round.begin_view_batch, list[int]()
+    begin, killed = repair_window.begin_view_batch, list[int]()
 
     def begin_and_kill(*arguments: Any) -> None:
         begin(*arguments)
         if not killed:
             killed.append(kill_view(root, proxy))
 
-    monkeypatch.setattr(repair_round, "begin_view_batch", begin_and_kill)
+    monkeypatch.setattr(repair_window, "begin_view_batch", begin_and_kill)
     pipeline.properties["connect.max.attempts"] = "1"
     result = pipeline.verify(VerifyRequest(repair=RepairMode.YES))
     assert len(killed) == 1 and sum("to do the rest" in line for line in pipeline.lines) == 1, pipeline.lines
     (table,) = result.tables
     assert table.findings == table.repaired == {DifferenceKind.DIFFERING: 3}
-    assert not table.unknown, "none is taken for one that an event has mended"
+    assert not table.unknown
     require_exact(pipeline, root)
     assert pipeline.verify().equal
 

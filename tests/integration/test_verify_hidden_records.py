@@ -12,7 +12,7 @@ from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.sink import committed_ends
-from airflow_provider_mysql_cdc.cdc.verify import suspect_judge, verify_round
+from airflow_provider_mysql_cdc.cdc.verify import listed_keys, verify_round
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind as Kind
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import NotCompared
@@ -42,7 +42,7 @@ def pipeline(properties: dict[str, str], root: Any, database: str, monkeypatch: 
     def soon(admin: Any, topics: Any) -> committed_ends.CommittedEnds:
         return committed_ends.committed_ends(admin, topics, wait_s=1.0)
 
-    for module in (verify_round, suspect_judge):
+    for module in (verify_round, listed_keys):
         monkeypatch.setattr(module, "committed_ends", soon)
     execute(
         root,
@@ -79,13 +79,13 @@ def test_what_becomes_hidden_behind_the_comparison_is_not_repaired(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[OpenTransaction] = []
-    judged = suspect_judge.committed_ends
+    judged = listed_keys.committed_ends
 
     def open_first(admin: Any, topics: Any) -> committed_ends.CommittedEnds:
         opened.extend([] if opened else [OpenTransaction(pipeline, pipeline.table_topic("log"))])
         return judged(admin, topics)
 
-    monkeypatch.setattr(suspect_judge, "committed_ends", open_first)
+    monkeypatch.setattr(listed_keys, "committed_ends", open_first)
     execute(root, "SET sql_log_bin = 0", f"INSERT INTO `{database}`.log VALUES ('a')", "SET sql_log_bin = 1")
     found = verdict(pipeline.verify(REPAIR), "log")
     assert opened and found.findings == {Kind.MISSING: 1} and not found.repaired

@@ -201,7 +201,7 @@ def _reader(patch: pytest.MonkeyPatch) -> None:
         if partitions is None:
             raise key_range_reader.RangeUnreadable("its topic was created during this batch")
         route: Any = SnapshotRoute(topic, partitions, None, None)  # type: ignore[arg-type]
-        return key_range_reader._CompiledTable(table, table.columns, route, object())  # type: ignore[arg-type]
+        return key_range_reader.CompiledTable(table, table.columns, route, object())  # type: ignore[arg-type]
 
     patch.setattr(key_range_reader, "untouched_rows", untouched)
     patch.setattr(key_range_reader, "range_condition", lambda _, __, low, high, ___: Part(low, high))

@@ -79,7 +79,7 @@ class RangeUnreadable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _CompiledTable:
+class CompiledTable:
     """Hold the decoders of one table.
 
     Args:
@@ -127,7 +127,7 @@ class KeyRangeReader:
     commit_ts: int | None = None
     avro_formats: RecordFormats | None = None
     writer: RangeWriter = field(init=False)
-    _compiled_tables: dict[TableId, _CompiledTable] = field(default_factory=dict)
+    _compiled_tables: dict[TableId, CompiledTable] = field(default_factory=dict)
     _may_be_mended: bool = False
 
     def __post_init__(self) -> None:
@@ -140,8 +140,8 @@ class KeyRangeReader:
             self.sink,
             headers,
             FAULT_POINTS,
-            self._report_line,
-            self._report_line,
+            self.report_line,
+            self.report_line,
         )
 
     def run(self) -> dict[str, int]:
@@ -155,17 +155,18 @@ class KeyRangeReader:
                 self.channel.call(RANGE_DONE, RangeDone(done_range))
         return self.writer.counts
 
-    def _report_line(self, line: str) -> None:
+    def report_line(self, line: str) -> None:
+        """Write a line to the job's log."""
         self.channel.call(PROGRESS, WriterReport(str(self.plan.end), 0, once=line))
 
     def _write_range(self, key_range: KeyRange, options: RangeReadOptions) -> DoneKeyRange:
-        compiled = self._compiled_table(key_range, options)
+        compiled = self._table_of(key_range, options)
         written = self.writer.write(self._row_range(key_range, options, compiled))
         # A topic is counted from its first key range on, even if that has no rows.
         self.writer.counts.setdefault(compiled.route.topic, 0)
         return _done_range(key_range, written)
 
-    def _row_range(self, key_range: KeyRange, options: RangeReadOptions, compiled: _CompiledTable) -> RowRange:
+    def _row_range(self, key_range: KeyRange, options: RangeReadOptions, compiled: CompiledTable) -> RowRange:
         condition = range_condition(
             key_range.columns, key_range.kinds, key_range.low, key_range.high, options.condition
         )
@@ -179,13 +180,13 @@ class KeyRangeReader:
             where=f"{options.kind} snapshot of {key_range}",
             select=TableSelect(compiled.table, sql, lambda: compiled.route, self._unchanged_rows(compiled)),
             key_kinds=key_range.kinds,
-            position=self._position,
+            position=self.position,
             id_prefix=f"{options.kind}/{self.plan.epoch}/{key_range.scan_number}",
             row_id_prefix=f"{options.kind} snapshot of {key_range.table}, stretch {key_range.number}",
             ledger_record=lambda written: self._ledger_record(key_range, written),
             timeout_error=_timeout_error,
             report_progress=lambda _: None,
-            read_errors=lambda: _unreadable_range(options.condition),
+            read_errors=lambda: unreadable_range(options.condition),
             edge_marker=_edge_marker(key_range, options),
             marker=options.snapshot_marker(key_range, first=False, last=False),
             stoppable_kind=options.kind,
@@ -202,10 +203,11 @@ class KeyRangeReader:
             raise RangeUnreadable(_MENDED)
         return done_range_key(key_range), _done_range(key_range, written).to_json()
 
-    def _position(self) -> ViewPosition:
+    def position(self) -> ViewPosition:
+        """Return what the source block of a row says."""
         return ViewPosition(self.plan.end, time.time_ns() // 1_000_000, self.last_transaction, self.commit_ts)
 
-    def _unchanged_rows(self, compiled: _CompiledTable) -> Callable[[Iterable[RowBlock]], Iterable[RowBlock]]:
+    def _unchanged_rows(self, compiled: CompiledTable) -> Callable[[Iterable[RowBlock]], Iterable[RowBlock]]:
         """Return the filter of rows that an event after the low watermark changed."""
         self._may_be_mended = False
         table, key_reader = compiled.table.id, compiled.key_reader
@@ -217,29 +219,32 @@ class KeyRangeReader:
     def _note_unwritten(self) -> None:
         self._may_be_mended = True
 
-    def _compiled_table(self, key_range: KeyRange, options: RangeReadOptions) -> _CompiledTable:
-        """Return the decoders of a table.
+    def _table_of(self, key_range: KeyRange, options: RangeReadOptions) -> CompiledTable:
+        compiled = self.compiled_table(key_range.table)
+        other_key_columns = options.cut_by_key and key_range.columns != chunk_columns(compiled.table)
+        if other_key_columns or tuple(key_kind(compiled.table, name) for name in key_range.columns) != key_range.kinds:
+            raise RangeUnreadable("its key has changed since the snapshot began")
+        return compiled
+
+    def compiled_table(self, table_id: TableId) -> CompiledTable:
+        """Return the decoders of a table, at the end of the batch.
 
         Raises:
             RangeUnreadable: The table cannot be read in this window.
         """
-        table_id = key_range.table
         reason = self.touched.missing_watermark() or self.touched.unreadable.get(table_id)
         if reason is not None:
             raise RangeUnreadable(reason)
         table = self.state.tables.get(table_id)
         if table is None:
             raise RangeUnreadable("the schema history does not contain the table")
-        other_key_columns = options.cut_by_key and key_range.columns != chunk_columns(table)
-        if other_key_columns or tuple(key_kind(table, name) for name in key_range.columns) != key_range.kinds:
-            raise RangeUnreadable("its key has changed since the snapshot began")
         compiled = self._compiled_tables.get(table_id)
         if compiled is None:
             compiled = self._compiled_tables[table_id] = self._compile_table(table)
         return compiled
 
-    def _compile_table(self, table: Table) -> _CompiledTable:
-        with _unreadable_range(condition=None):
+    def _compile_table(self, table: Table) -> CompiledTable:
+        with unreadable_range(condition=None):
             difference = difference_in_view(self.conn, table)
         if difference:
             raise RangeUnreadable(f"its structure differs from the server's: {difference}")
@@ -253,7 +258,7 @@ class KeyRangeReader:
             *key_columns(table, key_options),
         }
         columns = tuple(c for c in table.columns if c in required_columns)
-        return _CompiledTable(
+        return CompiledTable(
             table,
             columns,
             make_snapshot_route(self.cfg, self.avro_formats, table, partitions, columns),
@@ -282,7 +287,7 @@ def _timeout_error(produced: int, rows: int) -> RangeUnreadable:
 
 
 @contextlib.contextmanager
-def _unreadable_range(condition: str | None) -> Iterator[None]:
+def unreadable_range(condition: str | None) -> Iterator[None]:
     """Replace errors of the source, except a broken connection, by ``RangeUnreadable``.
 
     Args:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import range_bytes
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
@@ -42,7 +41,8 @@ def run_windows(context: BatchContext) -> dict[str, int]:
     ledger = job.latest()
     while True:
         context.require_lock()
-        if drained := _drain_backlog(context, ledger):
+        reads = bool(read_incremental_state(ledger).with_advanced_cursors().runnable_scans)
+        if reads and (drained := drain_backlog(context)):
             _add(totals, drained)
             ledger = job.read()
         with named_errors(cfg):
@@ -88,15 +88,16 @@ def _count_left_rows(context: BatchContext, state: IncrementalState) -> dict[str
     return counts if context.job.count_rows(counts, tables, records) else {}
 
 
-def _drain_backlog(context: BatchContext, ledger: LedgerState) -> dict[str, int]:
-    """Drain batches until the end of the binlog is near, where a window is going to open.
+def drain_backlog(context: BatchContext) -> dict[str, int]:
+    """Drain batches until the end of the binlog is near, where a window is going to open; return records by topic.
 
     What a window drains itself, it drains while its views hold metadata locks: a statement on one of its tables waits
     that long, and every query of the table behind it.
+
+    Args:
+        context: The drain after a batch.
     """
     totals: dict[str, int] = {}
-    if not read_incremental_state(ledger).with_advanced_cursors().runnable_scans:
-        return totals
     for _ in range(MAX_BATCHES_BEFORE):
         start = context.job.latest().end()
         if start is None or range_bytes(context.conn, start, current_offset(context.conn)) <= MAX_BACKLOG_BYTES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
@@ -36,33 +37,50 @@ def run_window_task(index: int, arguments: StageArguments[WriterInputs]) -> dict
     Returns:
         Records per topic of the key ranges; those of the batch are in the writer's marker.
     """
+    with open_window_task(index, arguments, arguments.inputs) as reader:
+        return {} if reader is None else reader.run()
+
+
+@contextlib.contextmanager
+def open_window_task(
+    index: int, arguments: StageArguments[Any], inputs: WriterInputs
+) -> Iterator[KeyRangeReader | None]:
+    """Open a task's view and write its part of the batch; return what reads in the view, until the block ends.
+
+    It is None where no window opens, or where an earlier attempt of the task has written its part of the batch.
+
+    Args:
+        index: The task's index.
+        arguments: What the task was started with.
+        inputs: What it needs as a writer.
+    """
     with (
         open_task(index, arguments) as (cfg, channel),
         contextlib.closing(kafka_clients.record_writer(cfg, index)) as sink,
         named_errors(cfg),
         connect(cfg.connection_settings()) as conn,
     ):
-        return _run_task(cfg, index, sink, channel, conn, arguments.inputs)
+        yield _drain_to_view(cfg, index, sink, channel, conn, inputs)
 
 
-def _run_task(
+def _drain_to_view(
     cfg: ConnectorConfig,
     index: int,
     sink: TransactionalWriter,
     channel: CoordinatorClient,
     conn: Any,
     inputs: WriterInputs,
-) -> dict[str, int]:
+) -> KeyRangeReader | None:
     touched_keys = open_window_view(conn, channel, table_options.decoder_options(cfg).skipped_ops)
     if touched_keys is None:
-        return {}
+        return None
     plan = OPENED.arrive(channel).plan
     written = write_batch(cfg, index, sink, channel, plan, inputs, touched_keys)
     if touched_keys.unwritten:
         channel.call(ROWS_UNWRITTEN, touched_keys.unwritten)
     touched_keys.exclude_unwritten(DRAINED.arrive(channel))
     if written.state is None:
-        return {}
+        return None
     reader = KeyRangeReader(
         cfg,
         plan,
@@ -77,7 +95,7 @@ def _run_task(
         written.commit_ts,
     )
     reader.avro_formats = RecordFormats.from_config(cfg, ask_driver(channel))
-    return reader.run()
+    return reader
 
 
 def open_window_view(conn: Any, channel: CoordinatorClient, skipped_ops: frozenset[str]) -> WindowKeys | None:

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
@@ -23,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.formats.avro_rows import snapshot_source
 from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_and_rejoin
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.records import Header, Headers
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
@@ -85,6 +86,15 @@ def all_rows(blocks: Iterable[RowBlock]) -> Iterable[RowBlock]:
     return blocks
 
 
+class KeyedRecord(NamedTuple):
+    """Hold a record that is made of the topic's records and not of a row: a delete or a tombstone."""
+
+    key: bytes | None
+    value: bytes | None
+    partition: int
+    headers: Headers
+
+
 @dataclass(frozen=True, slots=True)
 class TableSelect:
     """Describe which rows of a table belong to a key range.
@@ -95,12 +105,14 @@ class TableSelect:
         make_route: Returns what makes records of the rows. It is called only if there are rows, as many of thousands
             of tables may be empty.
         unchanged_rows: Leaves out rows that an event of the stream changed.
+        listed_rows: Leaves out rows of the SELECT, as they are read, that are not to be written.
     """
 
     table: Table
     sql: str
     make_route: Callable[[], SnapshotRoute]
     unchanged_rows: Callable[[Iterable[RowBlock]], Iterable[RowBlock]] = all_rows
+    listed_rows: Callable[[Iterable[RowBlock]], Iterable[RowBlock]] = all_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +126,8 @@ class RowRange:
         position: Returns what the source block says; called after the rows were read.
         id_prefix: Distinguishes this read of the table from others in the header cdc-id.
         row_id_prefix: Distinguishes, together with the row's number, rows without a unique key in the header cdc-id.
-        ledger_record: Returns key and value of the ledger record, from the rows that were written.
+        ledger_record: Returns key and value of the ledger record, from the rows that were written; None where nothing
+            was to be written.
         timeout_error: Returns the error for rows that do not fit into one Kafka transaction, from the number of rows
             produced and the number of rows read.
         report_progress: Called with the number of rows read, every ``PROGRESS_ROWS`` rows.
@@ -124,6 +137,8 @@ class RowRange:
         marker: ``source.snapshot`` of the other rows.
         stoppable_kind: The kind of the ad-hoc snapshot, for the error of a row that cannot be written; empty for a
             snapshot that is no ad-hoc one.
+        headers: Headers of the rows, beside those of every record.
+        first_records: Returns the records that are written before the rows, after these were read.
     """
 
     where: str
@@ -132,13 +147,15 @@ class RowRange:
     position: Callable[[], ViewPosition]
     id_prefix: str
     row_id_prefix: str
-    ledger_record: Callable[[RowCounts], tuple[str, dict[str, Any]]]
+    ledger_record: Callable[[RowCounts], tuple[str, dict[str, Any]] | None]
     timeout_error: Callable[[int, int], Exception]
     report_progress: Callable[[int], object]
     read_errors: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
     edge_marker: Callable[[bool, bool], str] | None = None
     marker: str = DEFAULT_MARKER
     stoppable_kind: str = ""
+    headers: Sequence[Header] = ()
+    first_records: Callable[[], Iterable[KeyedRecord]] = tuple
 
     def edge_markers(self, row_count: int) -> dict[int, str]:
         """Return ``source.snapshot`` of the first and the last row by their numbers, from 1.
@@ -298,9 +315,16 @@ class RangeWriter:
         with RowSpool(row_range.where) as spool:
             with row_range.read_errors(), stored_dates_allowed(self.conn, row_range.key_kinds):
                 blocks = stream_blocks(self.conn, row_range.select.sql, row_range.where)
-                spool.fill(blocks, _ProgressReporter(row_range.report_progress))
+                spool.fill(row_range.select.listed_rows(blocks), _ProgressReporter(row_range.report_progress))
             faults.fault_point(self.fault_points.after_read, self.index)
+            self._produce_first(row_range, counts)
             return self._produce(spool, row_range, counts)
+
+    def _produce_first(self, row_range: RowRange, counts: dict[str, int]) -> None:
+        for record in row_range.first_records():
+            topic = row_range.select.make_route().topic
+            self.sink.produce(topic, *record)
+            counts[topic] = counts.get(topic, 0) + 1
 
     def _produce(self, spool: RowSpool, row_range: RowRange, counts: dict[str, int]) -> RowCounts:
         if not spool.rows:
@@ -337,7 +361,7 @@ class RangeWriter:
                 self.sink,
                 route.topic,
                 route.partitions,
-                self.headers,
+                [*self.headers, *row_range.headers],
                 self.index,
                 rows.record_format,
                 rows.id_headers,
@@ -360,7 +384,10 @@ class RangeWriter:
             raise row_range.timeout_error(produced, total)
 
     def _commit(self, row_range: RowRange, written: RowCounts) -> None:
-        record = ledger_record(self.cfg, *row_range.ledger_record(written))
+        state = row_range.ledger_record(written)
+        if state is None:
+            return
+        record = ledger_record(self.cfg, *state)
         self.sink.produce(record.topic, record.key, record.value, 0)
         faults.fault_point(self.fault_points.before_commit, self.index)
         self.sink.commit()

@@ -103,6 +103,33 @@ class AvroPayloads:
             return False
         return written.getvalue() == data[start:]
 
+    def edited(self, data: bytes, headers: Headers, edit: Callable[[Any], None]) -> bytes:
+        """Return a key or value of the same schema after an edit of what it holds.
+
+        Args:
+            data: The key or value.
+            headers: The record's headers.
+            edit: Changes its fields.
+
+        Raises:
+            UnreadableRecord: As for ``payload``, or its schema does not allow what it holds then.
+        """
+        mark, start, schema = self._schema_of(data, headers)
+        stream, written = io.BytesIO(data), io.BytesIO()
+        stream.seek(start)
+        try:
+            held = self._decode(stream, schema.parsed, None)
+            edit(held)
+            self._encode(written, schema.parsed, held)
+        except UnreadableRecord:
+            raise
+        except Exception as error:  # fastavro has many
+            why = f"{type(error).__name__}: {error}"
+            raise UnreadableRecord(
+                f"the {self._part} cannot be written by its schema {self._id(mark)}: {why}"
+            ) from error
+        return data[:start] + written.getvalue()
+
     def _schema_of(self, data: bytes, headers: Headers) -> tuple[bytes, int, ReadableSchema]:
         mark, start = (self._header_mark(headers), 0) if self._guids else (data[:_PREFIX_BYTES], _PREFIX_BYTES)
         schema = self._schemas.get(mark)

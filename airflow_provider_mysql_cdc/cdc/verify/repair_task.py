@@ -1,43 +1,40 @@
-"""The task of a repair: opens a view, drains to the view's position, reads the suspects once more, and repairs them."""
+"""The task of a repair: one of a window, whose stretches are lists of keys (``listed_stretch``)."""
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
-from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.batch_run import WriterInputs, write_batch
-from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, WriterReport
-from airflow_provider_mysql_cdc.cdc.drain.drain_writer import WriterResult
-from airflow_provider_mysql_cdc.cdc.drain.structure_check import difference_in_view
-from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError, SourceError, StateError
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.drain.batch_run import WriterInputs
+from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
-from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
-from airflow_provider_mysql_cdc.cdc.incremental.window_operations import OPENED
-from airflow_provider_mysql_cdc.cdc.incremental.window_task import open_window_view
-from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
-from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
-from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import CompiledTable, KeyRangeReader, RangeUnreadable
+from airflow_provider_mysql_cdc.cdc.incremental.window_task import open_window_task
 from airflow_provider_mysql_cdc.cdc.job.schema_texts import ask_driver_for_texts
-from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, open_task
-from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
-from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import ViewPosition
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import RowCounts, RowRange, TableSelect
+from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
+from airflow_provider_mysql_cdc.cdc.verify.avro_events import LookupSchema
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable, compared_table, tables_by_topic
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.repair_marks import REPAIR_HEADER
-from airflow_provider_mysql_cdc.cdc.verify.repair_writer import RepairIdentity, RepairWriter
-from airflow_provider_mysql_cdc.cdc.verify.suspect_judge import JudgedTable, SuspectJudge
+from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader
+from airflow_provider_mysql_cdc.cdc.verify.ghost_delete import MARKER, GhostDeletes
+from airflow_provider_mysql_cdc.cdc.verify.listed_keys import KeyLister, ListedKey, rows_condition
+from airflow_provider_mysql_cdc.cdc.verify.listed_stretch import ListedStretch
+from airflow_provider_mysql_cdc.cdc.verify.repair_marks import REPAIR_HEADER, settled_header
+from airflow_provider_mysql_cdc.cdc.verify.repair_records import RepairRecord
+from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords
 from airflow_provider_mysql_cdc.cdc.verify.suspects import TableSuspects
-from airflow_provider_mysql_cdc.cdc.verify.time_limit import is_time_limit, time_limit
-from airflow_provider_mysql_cdc.cdc.verify.verify_operations import COMPARE
+from airflow_provider_mysql_cdc.cdc.verify.time_limit import time_limit
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
+
+MAX_KEYS = 200
+"""Keys of one stretch: one SELECT and one Kafka transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +42,21 @@ class RepairInputs:
     """Hold what the task of a repair needs.
 
     Args:
-        writer: What it needs as the writer of the batch that ends at the repair's position.
+        writer: What it needs as the writer of the window's batch.
         suspects: The suspects.
-        identity: Who repairs.
-        max_rows: Most differences that are repaired.
-        dry_run: Whether nothing is written.
+        run: Id of the run, under which the ledger counts repairs.
+        owner: Who repairs: ``dag_id/run_id/task_id/map_index``.
+        earlier: What earlier attempts of the run had repaired before the comparison, by table.
+        counted: What the ledger counts for the run, by table: also what an attempt has repaired that broke since then,
+            and which is repaired once more.
     """
 
     writer: WriterInputs
     suspects: tuple[TableSuspects, ...]
-    identity: RepairIdentity
-    max_rows: int
-    dry_run: bool
+    run: str
+    owner: str
+    earlier: Mapping[str, Mapping[DifferenceKind, int]] = field(default_factory=dict)
+    counted: Mapping[str, Mapping[DifferenceKind, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +64,11 @@ class TableOutcome:
     """Hold what was done about one table.
 
     Args:
-        confirmed: Number of differences that are to be repaired, by kind.
         repaired: Number of differences that are repaired, by kind.
-        dropped: Number of suspects that later events have mended, or that the view shows otherwise.
         reasons: What could not be repaired, and why.
     """
 
-    confirmed: Mapping[DifferenceKind, int] = field(default_factory=dict)
     repaired: Mapping[DifferenceKind, int] = field(default_factory=dict)
-    dropped: int = 0
     reasons: tuple[str, ...] = ()
 
 
@@ -88,15 +84,9 @@ class RepairReport:
     tables: Mapping[TableId, TableOutcome] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def confirmed(self) -> int:
-        """Return the number of differences that are to be repaired."""
-        return sum(sum(outcome.confirmed.values()) for outcome in self.tables.values())
 
-    @property
-    def repaired(self) -> int:
-        """Return the number of differences that are repaired."""
-        return sum(sum(outcome.repaired.values()) for outcome in self.tables.values())
+class _TakesTooLong(Exception):
+    """Raised where a stretch does not fit into one Kafka transaction."""
 
 
 def run_repair_task(index: int, arguments: StageArguments[RepairInputs]) -> RepairReport:
@@ -105,144 +95,178 @@ def run_repair_task(index: int, arguments: StageArguments[RepairInputs]) -> Repa
     Args:
         index: The task's index, which is its writer's index.
         arguments: What the task was started with.
-
-    Returns:
-        What it has done.
     """
-    with (
-        open_task(index, arguments) as (cfg, channel),
-        contextlib.closing(kafka_clients.record_writer(cfg, index)) as sink,
-        named_errors(cfg),
-        connect(cfg.connection_settings()) as conn,
-    ):
-        view = open_window_view(conn, channel, table_options.decoder_options(cfg).skipped_ops)
-        if view is None:
-            return RepairReport()
-        plan = OPENED.arrive(channel).plan
-        written = write_batch(cfg, index, sink, channel, plan, arguments.inputs.writer)
-        COMPARE.arrive(channel)
-        task = _RepairTask(cfg, plan, index, conn, sink, channel, arguments.inputs, written)
-        return task.run(view.unreadable)
-
-
-@dataclass(slots=True)
-class _RepairTask:
-    """Judge all suspects, then repair them."""
-
-    cfg: ConnectorConfig
-    plan: BatchPlan
-    index: int
-    conn: Any
-    sink: TransactionalWriter
-    channel: CoordinatorClient
-    inputs: RepairInputs
-    written: WriterResult
-
-    def run(self, unreadable: Mapping[TableId, str]) -> RepairReport:
-        """Return what was done; nothing is written if there are too many differences.
-
-        Args:
-            unreadable: Why tables cannot be read in the view.
-        """
-        with time_limit(self.cfg, self.conn):
-            judged, outcomes = self._judge(unreadable)
-        report = RepairReport(outcomes)
-        if self.inputs.dry_run or report.confirmed > self.inputs.max_rows:
-            return report
-        writer = self._writer()
-        for table, each in judged.items():
-            repaired = writer.write(each.repair)
-            confirmed, outcome = sum(outcomes[table].confirmed.values()), outcomes[table]
-            left = confirmed - sum(repaired.values())
-            reasons = (*outcome.reasons, *((f"{left:,} could not be written",) if left else ()))
-            outcomes[table] = TableOutcome(outcome.confirmed, repaired, outcome.dropped, reasons)
-        return RepairReport(outcomes, writer.counts)
-
-    def _judge(
-        self, unreadable: Mapping[TableId, str]
-    ) -> tuple[dict[TableId, JudgedTable], dict[TableId, TableOutcome]]:
-        tables = self._tables()
-        by_topic = tables_by_topic(tables.values())
-        lookup_schema = ask_driver_for_texts(self.channel)
-        judge = SuspectJudge(
-            self.cfg,
-            self.plan,
-            self.conn,
-            RecordFormats.from_config(self.cfg, ask_driver(self.channel)),
-            lambda topic: event_reader(self.cfg, topic, lookup_schema),
-        )
-        judged, outcomes = dict[TableId, JudgedTable](), dict[TableId, TableOutcome]()
-        for suspects in self.inputs.suspects:
-            name = suspects.table
-            compared = tables.get(name)
-            reason = self._unreadable_reason(compared, suspects.structure, unreadable.get(name, ""))
-            if compared is not None and not reason:
-                reason = judge.hidden_reason(compared.topic)
-            if compared is None or reason:
-                outcomes[name] = TableOutcome(reasons=(reason,))
-                continue
-            each = judged[name] = judge.judge(compared, suspects, by_topic[compared.topic])
-            confirmed = each.repair.kinds()
-            outcomes[name] = TableOutcome(confirmed, {}, each.dropped, each.reasons)
-        return judged, outcomes
-
-    def _tables(self) -> dict[TableId, ComparedTable]:
-        """Return the tables of the suspects, and the others of their topics, at the position of the view."""
-        state = self.written.state
-        if state is None:
+    with open_window_task(index, arguments, arguments.inputs.writer) as reader:
+        if reader is None:
             raise StateError(
                 "a task does not know the structures at the position of the repair",
                 why="an earlier attempt of it had written its part of the batch",
                 remedy="run the task again",
                 retriable=True,
             )
-        topics = {suspects.topic for suspects in self.inputs.suspects}
-        names = [
-            name
-            for name in sorted(state.tables)
-            if self.cfg.captures(name) and record_topics.table_topic_name(self.cfg, name) in topics
-        ]
-        versions = {suspects.table: suspects.versions for suspects in self.inputs.suspects}
-        return {
-            name: compared_table(self.cfg, number, state.tables[name], versions=versions.get(name))
-            for number, name in enumerate(names)
+        with time_limit(reader.cfg, reader.conn):
+            return RepairTask(reader, arguments.inputs).run()
+
+
+class RepairTask:
+    """Write the listed keys of all tables.
+
+    Args:
+        reader: What reads in the window's view, which is at the end of the batch.
+        inputs: What is to be repaired.
+    """
+
+    def __init__(self, reader: KeyRangeReader, inputs: RepairInputs) -> None:
+        self._reader, self._inputs, self._cfg = reader, inputs, reader.cfg
+        self._lookup = ask_driver_for_texts(reader.channel)
+
+    def run(self) -> RepairReport:
+        """Return what was done."""
+        topics = {suspects.topic for suspects in self._inputs.suspects}
+        versions = {suspects.table: suspects.versions for suspects in self._inputs.suspects}
+        names = (n for n in sorted(self._reader.state.tables) if self._cfg.captures(n))
+        tables = {
+            name: compared_table(self._cfg, number, self._reader.state.tables[name], versions=versions.get(name))
+            for number, name in enumerate(n for n in names if record_topics.table_topic_name(self._cfg, n) in topics)
         }
+        outcomes = dict[TableId, TableOutcome]()
+        for suspects in self._inputs.suspects:
+            try:
+                compiled = self._reader.compiled_table(suspects.table)
+                if compiled.table != suspects.structure:
+                    # Keys of another structure have other forms, by which no row would be found.
+                    raise RangeUnreadable("its structure has changed since it was compared; verify again")
+                outcomes[suspects.table] = self._repair(suspects, compiled, tables)
+            except RangeUnreadable as error:
+                outcomes[suspects.table] = TableOutcome(reasons=(str(error),))
+        return RepairReport(outcomes, self._reader.writer.counts)
 
-    def _unreadable_reason(self, compared: ComparedTable | None, structure: Table, reason: str) -> str:
-        """Return why a table cannot be repaired in this view; empty if it can."""
-        if compared is None:
-            return "the table was dropped or renamed meanwhile"
-        if reason:
-            return reason
-        if compared.table != structure:
-            # Keys of another structure have other forms, by which no row would be found.
-            return "its structure has changed since it was compared; verify again"
-        if compared.topic not in self.plan.partitions:
-            return f"its topic {compared.topic} was created during this batch"
-        try:
-            difference = difference_in_view(self.conn, compared.table)
-        except (SchemaMismatchError, SourceError) as error:
-            if isinstance(error, SourceConnectionError) or is_time_limit(error):
-                raise
-            return error.why
-        return f"its structure differs from the server's: {difference}" if difference else ""
+    def _repair(
+        self, suspects: TableSuspects, compiled: CompiledTable, tables: Mapping[TableId, ComparedTable]
+    ) -> TableOutcome:
+        compared, events = tables[suspects.table], event_reader(self._cfg, suspects.topic, self._lookup)
+        of_topic, partitions = tables_by_topic(tables.values())[suspects.topic], compiled.route.partitions
+        lister = KeyLister(self._cfg, compared, of_topic, events, partitions)
+        writer = _ListedTable(self._reader, self._inputs, compiled, compared, events, self._lookup)
+        return writer.write(lister.list_keys(suspects.suspects), lister.reasons)
 
-    def _writer(self) -> RepairWriter:
-        run = self.inputs.identity.run
-        position = ViewPosition(
-            self.plan.end, time.time_ns() // 1_000_000, self.written.last_transaction, self.written.commit_ts
+
+class _ListedTable:
+    """Write the listed keys of one table, some in each stretch."""
+
+    def __init__(
+        self,
+        reader: KeyRangeReader,
+        inputs: RepairInputs,
+        compiled: CompiledTable,
+        compared: ComparedTable,
+        events: EventReader,
+        lookup: LookupSchema,
+    ) -> None:
+        cfg, partitions = reader.cfg, compiled.route.partitions
+        self._reader, self._inputs, self._cfg, self._compiled = reader, inputs, cfg, compiled
+        self._compared, self._events = compared, events
+        self._options = table_options.table_options(cfg, compared.table)
+        self._header = (REPAIR_HEADER, inputs.run.encode())
+        self._id_prefix = f"repair/{reader.plan.epoch}/{inputs.run}"
+        self._deletes = GhostDeletes(
+            cfg,
+            reader.position(),
+            [*table_options.headers(cfg, inputs.writer.run_id), self._header],
+            lookup,
+            self._id_prefix if cfg[F.CDC_ID_HEADER] else None,
         )
-        return RepairWriter(
-            self.cfg,
-            self.plan,
-            self.index,
-            self.sink,
-            position,
-            [*table_options.headers(self.cfg, self.inputs.writer.run_id), (REPAIR_HEADER, run.encode())],
-            self.inputs.identity,
-            ask_driver_for_texts(self.channel),
-            self._report_line,
+        self._records = RowRecords(cfg, compared.table, partitions, reader.avro_formats, reader.plan.end)
+        self._repaired: Counter[DifferenceKind] = Counter()
+        self._stretches = 0
+
+    def write(self, keys: Sequence[ListedKey], reasons: Sequence[str]) -> TableOutcome:
+        """Write keys; return what was done.
+
+        Args:
+            keys: The keys.
+            reasons: Why others cannot be repaired.
+        """
+        left, said = self._cut(keys), list(reasons)
+        while left:
+            listed = left.pop(0)
+            stretch = ListedStretch(self._cfg, self._compared, listed, self._events, self._records, self._deletes)
+            try:
+                self._reader.writer.write(self._row_range(stretch))
+            except _TakesTooLong as error:
+                half = len(listed) // 2
+                left[:0] = [listed[:half], listed[half:]] if half and self._compared.own_key else []
+                said += [] if half and self._compared.own_key else [str(error)]
+            except RangeUnreadable as error:
+                said.append(str(error))
+            else:
+                self._repaired += stretch.repaired
+                said += stretch.reasons
+                left += [[key] for key in stretch.left]
+        return TableOutcome(dict(self._repaired), tuple(said))
+
+    def _cut(self, keys: Sequence[ListedKey]) -> list[Sequence[ListedKey]]:
+        """Return the keys of each stretch: of all keys one where the whole table is read, or keys name no rows."""
+        size = MAX_KEYS if self._compared.own_key and "TRUE" not in map(self._condition, keys) else max(1, len(keys))
+        return [keys[start : start + size] for start in range(0, len(keys), size)]
+
+    def _condition(self, key: ListedKey) -> str:
+        if key.row is None:
+            return "FALSE"
+        if self._compared.keyless:
+            return "TRUE"
+        return rows_condition(self._compared.table, self._options, key.row)
+
+    def _row_range(self, stretch: ListedStretch) -> RowRange:
+        conditions = list(dict.fromkeys(map(self._condition, stretch.keys)))
+        condition = "TRUE" if "TRUE" in conditions else " OR ".join(f"({each})" for each in conditions)
+        compiled, where = self._compiled, f"repair of {self._compared.table.id}"
+        self._stretches += 1
+        settled = settled_header(stretch.keys[0].settled) if len(stretch.keys) == 1 else []
+        return RowRange(
+            where=where,
+            select=TableSelect(
+                compiled.table,
+                rows_sql(compiled.table.id, compiled.columns, condition, ()),
+                lambda: compiled.route,
+                stretch.chosen_rows,
+                stretch.listed_rows,
+            ),
+            key_kinds=(),
+            position=self._reader.position,
+            id_prefix=self._id_prefix,
+            row_id_prefix=f"{where}, {self._stretches}",
+            ledger_record=lambda written: self._ledger_record(stretch, written),
+            timeout_error=lambda produced, rows: _TakesTooLong(
+                f"{produced:,} of {rows:,} rows took as long as one Kafka transaction may last: raise "
+                f"{F.TRANSACTION_TIMEOUT_MS.name}"
+            ),
+            report_progress=lambda _: None,
+            marker=MARKER,
+            headers=[self._header, *settled],
+            first_records=stretch.first_records,
         )
 
-    def _report_line(self, line: str) -> None:
-        self.channel.call(PROGRESS, WriterReport(str(self.plan.end), 0, once=line))
+    def _ledger_record(self, stretch: ListedStretch, written: RowCounts) -> tuple[str, dict[str, Any]] | None:
+        """Return the record that counts what the run has repaired in the table; None where that is no more than before.
+
+        Raises:
+            RangeUnreadable: A row cannot be written.
+        """
+        if written.unreadable:
+            self._reader.sink.abort()
+            raise RangeUnreadable(f"{written.unreadable:,} of {written.read:,} rows cannot be written")
+        if not stretch.repaired:
+            return None
+        table, inputs = str(self._compared.table.id), self._inputs
+        repaired = Counter(inputs.earlier.get(table, {})) + self._repaired + stretch.repaired
+        record = RepairRecord(
+            inputs.run,
+            table,
+            self._compared.topic,
+            inputs.owner,
+            self._reader.plan.end,
+            time.time_ns() // 1_000_000,
+            dict(repaired | Counter(inputs.counted.get(table, {}))),
+        )
+        return record.key, record.to_json()

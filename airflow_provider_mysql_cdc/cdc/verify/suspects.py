@@ -1,6 +1,6 @@
 """Suspects: keys of which a comparison has found that topic and table disagree, or that their records are not right.
 
-They are read once more and repaired.
+A repair lists them (``listed_keys``).
 """
 
 from __future__ import annotations
@@ -13,11 +13,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.folding import FoundDifference
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
-    LASTING_DIFFERENCES,
-    STATE_DIFFERENCES,
-    DifferenceKind,
-)
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import LASTING_DIFFERENCES, DifferenceKind
 
 Bounds = Mapping[int, tuple[int, int]]
 """First offset of a topic, and the offset after its last record, by partition."""
@@ -41,16 +37,6 @@ class Suspect:
     record: tuple[int, int] | None = None
     places: tuple[tuple[int, int], ...] = ()
 
-    @property
-    def state_kind(self) -> DifferenceKind | None:
-        """Return how the row after the last event differs from the table; None if it does not."""
-        return next((kind for kind in self.kinds if kind in STATE_DIFFERENCES), None)
-
-    @property
-    def past_kinds(self) -> dict[DifferenceKind, int]:
-        """Return the number of the other differences, which stay in the topic whatever comes later."""
-        return {kind: number for kind, number in self.kinds.items() if kind not in STATE_DIFFERENCES}
-
 
 @dataclass(frozen=True, slots=True)
 class TableSuspects:
@@ -60,14 +46,12 @@ class TableSuspects:
         structure: The table at the position of the comparison.
         topic: Its topic.
         suspects: The suspects; of a table without a key each stands for all equal rows.
-        compared: The records of the topic that the comparison has read.
         versions: The structures that the table has had; None where events are not told apart by them.
     """
 
     structure: Table
     topic: str
     suspects: tuple[Suspect, ...]
-    compared: Bounds
     versions: TableVersions | None = None
 
     @property
@@ -80,7 +64,6 @@ def collect_suspects(
     tables: Iterable[ComparedTable],
     found: Iterable[FoundDifference],
     unjudged: Mapping[TableId, Collection[DifferenceKind]],
-    compared: Mapping[str, Bounds],
     versions: Mapping[TableId, TableVersions] = MappingProxyType({}),
 ) -> tuple[TableSuspects, ...]:
     """Return the suspects of all tables that have some.
@@ -89,7 +72,6 @@ def collect_suspects(
         tables: The tables that were compared.
         found: All differences that were found.
         unjudged: Kinds of differences that the configuration or the topic's retention makes, by table: no suspects.
-        compared: The records of each topic that the comparison has read.
         versions: The structures that tables have had.
     """
     by_number: dict[int, list[FoundDifference]] = {}
@@ -100,9 +82,7 @@ def collect_suspects(
         excluded = {*unjudged.get(table.table.id, ()), *LASTING_DIFFERENCES}
         suspects = _by_key(d for d in by_number.get(table.number, ()) if d.kind not in excluded)
         if suspects:
-            bounds = compared.get(table.topic, {})
-            name, topic = table.table.id, table.topic
-            collected.append(TableSuspects(table.table, topic, suspects, bounds, versions.get(name)))
+            collected.append(TableSuspects(table.table, table.topic, suspects, versions.get(table.table.id)))
     return tuple(collected)
 
 

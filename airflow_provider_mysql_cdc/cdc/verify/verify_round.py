@@ -452,7 +452,7 @@ class VerifyRound:
         return RoundOutcome(
             batch.plan.end,
             build_verdicts(comparison, self.request),
-            collect_suspects(compared, found.found, unjudged, self._compared, self._versions),
+            collect_suspects(compared, found.found, unjudged, self._versions),
             self._counts,
             differing,
         )

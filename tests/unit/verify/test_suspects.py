@@ -24,14 +24,13 @@ def test_all_differences_of_a_key_are_one_suspect() -> None:
         FoundDifference(0, Kind.DIFFERING, b"k", event_row=b"row", record=(0, 9), last=(0, 9)),
         FoundDifference(0, Kind.UNREADABLE, b"k", record=(1, 3), last=(0, 9), places=((1, 3),)),
     ]
-    ((suspect,),) = (each.suspects for each in collect_suspects([COMPARED], found, {}, {}))
+    ((suspect,),) = (each.suspects for each in collect_suspects([COMPARED], found, {}))
     assert suspect.kinds == {Kind.DUPLICATE: 2, Kind.DIFFERING: 1, Kind.UNREADABLE: 1}
     assert (suspect.event_row, suspect.record, suspect.places) == (b"row", (0, 9), ((1, 3),))
-    assert (suspect.state_kind, suspect.past_kinds) == (Kind.DIFFERING, {Kind.DUPLICATE: 2, Kind.UNREADABLE: 1})
 
 
 def test_what_no_repair_can_mend_and_what_is_not_judged_are_no_suspects() -> None:
     found = [FoundDifference(0, kind, b"k") for kind in (*LASTING_DIFFERENCES, Kind.MISSING)]
-    ((suspect,),) = (each.suspects for each in collect_suspects([COMPARED], found, {}, {}))
+    ((suspect,),) = (each.suspects for each in collect_suspects([COMPARED], found, {}))
     assert suspect.kinds == {Kind.MISSING: 1}
-    assert collect_suspects([COMPARED], found, {RECORDS.table.id: [Kind.MISSING]}, {}) == ()
+    assert collect_suspects([COMPARED], found, {RECORDS.table.id: [Kind.MISSING]}) == ()
