@@ -16,8 +16,7 @@ from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
-from airflow_provider_mysql_cdc.cdc.verify import checksum_reader, topic_sums, verify_round
-from airflow_provider_mysql_cdc.cdc.verify.checksum_records import RecordChecksums
+from airflow_provider_mysql_cdc.cdc.verify import checksum_reader, verify_round
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, TableVerdict, VerifyResult
@@ -97,30 +96,6 @@ def test_equal_tables_are_compared_by_checksums_alone(pipeline: Pipeline, root: 
     }
     assert len(lines_about_parts(pipeline)) == 1
     assert described(pipeline.verify(BY_ROWS)) == described(result), "rows and records are counted alike"
-
-
-@pytest.mark.exhaustive
-def test_a_topic_with_one_event_for_each_row_is_added_up_alone(
-    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(topic_sums, "LEAST_RECORDS", 1)
-    folded, add = list[int](), RecordChecksums.add
-
-    def counted(self: RecordChecksums, messages: Sequence[Any], *place: int) -> bool:
-        folded.append(len(messages))
-        return add(self, messages, *place)
-
-    monkeypatch.setattr(RecordChecksums, "add", counted)
-    result = pipeline.verify()
-    assert result.clean and sum(folded) == 50, "the server cannot write the rows of another table"
-    orders = next(each for each in result.tables if each.table.endswith(".orders"))
-    assert (orders.rows, orders.records, orders.by_checksums) == (ROWS, ROWS, True)
-    execute(root, UNLOGGED, f"UPDATE `{database}`.orders SET price = 7 WHERE id = 1001", LOGGED)
-    found = verdict(pipeline.verify(), "orders")
-    assert found.findings == {DifferenceKind.DIFFERING: 1} and (found.rows, found.records) == (ROWS, ROWS)
-    assert sum(folded) == 50 + 50 + ROWS, "the states of its keys say which rows differ"
-    execute(root, f"UPDATE `{database}`.orders SET price = 8 WHERE id = 1001")
-    assert pipeline.verify().clean and sum(folded) == 50 + 50 + ROWS + 50 + ROWS + 1
 
 
 def produce(pipeline: Pipeline, *records: tuple[bytes, bytes | None, int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
@@ -204,18 +204,6 @@ def merge_checksums(results: Iterable[ChecksumResult]) -> ChecksumResult:
             merged.differing.setdefault(table, set()).update(buckets)
         merged.unjudged |= result.unjudged
     return merged
-
-
-def take_equal_tables(result: ChecksumResult, records: Mapping[int, int]) -> None:
-    """Take it that tables equal their topics, of whose keys there are no states.
-
-    Args:
-        result: What checksums say.
-        records: Numbers of events by the table's number.
-    """
-    for table, number in records.items():
-        result.differing.pop(table, None)
-        result.records[table] = result.records.get(table, 0) + number
 
 
 def add_counts_of_checksums(counts: dict[int, TableCounts], checksums: ChecksumResult) -> None:

@@ -14,11 +14,8 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_records import RecordChecksu
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.key_states import KeyStates
 from airflow_provider_mysql_cdc.cdc.verify.record_range import read_messages
-from airflow_provider_mysql_cdc.cdc.verify.record_sums import RecordSums
 from airflow_provider_mysql_cdc.cdc.verify.row_records import WrittenRow
-from airflow_provider_mysql_cdc.cdc.verify.verify_operations import PartSum, TopicRange
-
-_SUM_BITS = 0xFFFF_FFFF_FFFF_FFFF
+from airflow_provider_mysql_cdc.cdc.verify.verify_operations import TopicRange
 
 
 class TableChecksums:
@@ -44,7 +41,6 @@ class TableChecksums:
     ) -> None:
         self._cfg, self._table, self._number, self._buckets = cfg, compared.table.id, compared.number, buckets
         self._blocks, self._parts, self._is_older = blocks, parts, _is_older(compared)
-        self._sums = RecordSums(parts.keys, parts.of_events, partitions, parts.checksum_of)
         self._states = KeyStates(compared.number, parts.keys, partitions, buckets, blocks, parts.checksum_of)
         self._records = RecordChecksums(compared.number, self._states, parts.of_events, blocks, self._is_older)
 
@@ -58,22 +54,6 @@ class TableChecksums:
             if self._records.add(messages, part.partition, messages[-1].offset() + 1):
                 yield from self._blocks.take_full()
         yield from self._blocks.take_full()
-
-    def sum_records(self, part: TopicRange) -> PartSum:
-        """Return the sum over the records of a part of the topic; what is read up to a record without a row is no sum.
-
-        Args:
-            part: The part.
-        """
-        number, total, none = 0, 0, PartSum(self._number, of_rows=False)
-        if self._is_older is not None:
-            return none
-        for messages in read_messages(self._cfg, part.topic, part.partition, (part.start, part.end)):
-            found = self._sums.sum_of(messages, part.partition)
-            if found is None:
-                return none
-            number, total = number + len(messages), total + found
-        return PartSum(self._number, False, number, total & _SUM_BITS, whole=True)
 
     def add_rows(self, rows: Iterable[WrittenRow]) -> None:
         """Add rows of the table.
@@ -102,21 +82,20 @@ class TableChecksums:
         texts = self._parts.texts
         return None if texts is None else sums_sql(self._table, texts, self._buckets, condition)
 
-    def add_sums(self, sums: Iterable[tuple[Any, Any, Any]]) -> PartSum:
-        """Add sums that the server has computed, and return the sum over them.
+    def add_sums(self, sums: Iterable[tuple[Any, Any, Any]]) -> int:
+        """Add sums that the server has computed, and return the number of rows.
 
         Args:
             sums: Bucket, number and sum of checksums.
         """
-        rows, total, whole = 0, 0, True
+        rows = 0
         for bucket, number, checksum in sums:
-            rows, total = rows + int(number), total + int(checksum or 0)
+            rows += int(number)
             if bucket is None:
-                whole = False
                 self.leave_unjudged()
             else:
                 self._blocks.add(SumKind.ROWS, self._number, int(bucket), int(number), int(checksum or 0))
-        return PartSum(self._number, True, rows, total & _SUM_BITS, whole)
+        return rows
 
     def leave_unjudged(self) -> None:
         """Let all rows of the table be compared, because some have no checksum."""

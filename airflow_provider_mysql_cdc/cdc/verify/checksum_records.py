@@ -39,12 +39,10 @@ class EventSlicers(NamedTuple):
     Args:
         of_event: Returns the text of the row after an event; empty for a delete, None for other texts.
         of_run: Returns those of several events, in which all is plain; None where each has to be looked at.
-        is_change: Returns whether an event says what the row was before.
     """
 
     of_event: Callable[[bytes], bytes | None]
     of_run: Callable[[Sequence[bytes]], Sequence[bytes] | None]
-    is_change: Callable[[bytes], bool] = bool
 
 
 def event_slicers(prefix: bytes, layout: EventLayout) -> EventSlicers:
@@ -94,7 +92,7 @@ def event_slicers(prefix: bytes, layout: EventLayout) -> EventSlicers:
 
     runs = EventRuns(new_row, recent, _NEW_ROW_OPS)
     of_event = _like_the_last(new_row, recent, slice_other)
-    return EventSlicers(of_event, runs.rows_of, lambda value: value.startswith(old_row))
+    return EventSlicers(of_event, runs.rows_of)
 
 
 def _like_the_last(

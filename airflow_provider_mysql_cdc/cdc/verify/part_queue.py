@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.verify.topic_sums import TopicSums
-from airflow_provider_mysql_cdc.cdc.verify.verify_operations import NextPart, PartSum, TopicRange
+from airflow_provider_mysql_cdc.cdc.verify.verify_operations import NextPart, TopicRange
 
 MAX_RANGE_RECORDS = 500_000
 """Offsets of a partition that one part spans at most."""
@@ -35,19 +34,15 @@ class PartQueue:
     Args:
         chunks: Parts of tables.
         ranges: Parts of topics.
-        sums: Says which of them are added up first.
         log: Takes one line of text.
     """
 
-    def __init__(
-        self, chunks: Sequence[SnapshotChunk], ranges: Sequence[TopicRange], sums: TopicSums, log: Log
-    ) -> None:
+    def __init__(self, chunks: Sequence[SnapshotChunk], ranges: Sequence[TopicRange], log: Log) -> None:
         self._parts: list[NextPart] = [*(NextPart(chunk=chunk) for chunk in chunks)]
         self._parts += [NextPart(records=part) for part in ranges]
         # The source and Kafka are read at the same time.
         self._parts.sort(key=lambda part: -_size(part))
         self._total, self._log, self._lock = len(self._parts), log, threading.Lock()
-        self.sums = sums
 
     def next(self, task: int, request: EmptyMessage) -> NextPart:
         """Return the next part; an empty one when none is left.
@@ -58,24 +53,11 @@ class PartQueue:
         """
         with self._lock:
             if not self._parts:
-                return NextPart(wait=self.sums.are_open)
+                return NextPart()
             taken = self._total - len(self._parts)
             if taken and taken % max(1, self._total // 10) == 0:
                 self._log(f"verification: {taken:,} of {self._total:,} parts of tables and topics are read")
-            return self.sums.mark(self._parts.pop(0))
-
-    def add_sum(self, task: int, part: PartSum) -> EmptyMessage:
-        """Take the sum of a part that a task has read.
-
-        Args:
-            task: The task.
-            part: The sum.
-        """
-        with self._lock:
-            again = [NextPart(records=records) for records in self.sums.add(part)]
-            self._parts += again
-            self._total += len(again)
-        return EMPTY
+            return self._parts.pop(0)
 
 
 def _size(part: NextPart) -> int:

@@ -37,14 +37,10 @@ class NextPart:
     Args:
         chunk: The rows.
         records: The records.
-        summed: Number of the table whose sums over rows and records are compared first; None for others.
-        wait: Whether a part may be left later, when other tasks have reported theirs.
     """
 
     chunk: SnapshotChunk | None = None
     records: TopicRange | None = None
-    summed: int | None = None
-    wait: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -52,49 +48,16 @@ class NextPart:
         return {
             "chunk": None if self.chunk is None else self.chunk.to_json(),
             "records": None if records is None else [records.topic, records.partition, records.start, records.end],
-            "summed": self.summed,
-            "wait": self.wait,
         }
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> NextPart:
         """Read what ``to_json`` wrote."""
-        chunk, records, summed = members["chunk"], members["records"], members["summed"]
+        chunk, records = members["chunk"], members["records"]
         return cls(
             None if chunk is None else SnapshotChunk.from_json(chunk),
             None if records is None else TopicRange(str(records[0]), *map(int, records[1:])),
-            None if summed is None else int(summed),
-            bool(members["wait"]),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class PartSum:
-    """Report the sum over a part of a table, or of its topic.
-
-    Args:
-        table: The table's number.
-        of_rows: Whether it is one over rows.
-        number: How many rows or records there are.
-        checksum: The sum of their checksums.
-        whole: Whether the sum says all of them: rows that the server can write, records that say a row each.
-    """
-
-    table: int
-    of_rows: bool
-    number: int = 0
-    checksum: int = 0
-    whole: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"sum": [self.table, self.of_rows, self.number, self.checksum, self.whole]}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> PartSum:
-        """Read what ``to_json`` wrote."""
-        table, of_rows, number, checksum, whole = members["sum"]
-        return cls(int(table), bool(of_rows), int(number), int(checksum), bool(whole))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +135,6 @@ COMPARE = BarrierPoint.declare("compare", EmptyMessage)
 """A task has written its part of the batch, and waits for the parts of tables and topics to read."""
 NEXT_PART = TaskOperation("part", EmptyMessage, NextPart)
 """A task asks for a part of a table or of a topic."""
-PART_SUMMED = TaskOperation("summed", PartSum, EmptyMessage)
-"""A task has read a part of which the sum is compared first."""
 RECORDS_UNREADABLE = TaskOperation("unreadable", UnreadableRecords, EmptyMessage)
 """A task has met records that are no events."""
 RECORDS_COUNTED = TaskOperation("counted", CountedPart, EmptyMessage)

@@ -41,7 +41,6 @@ from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.committed_ends import committed_ends
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets_of_topics, topic_config
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows
 from airflow_provider_mysql_cdc.cdc.verify.batch_counts import PartCounts
 from airflow_provider_mysql_cdc.cdc.verify.bucket_comparison import ReduceBucket
@@ -52,7 +51,6 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import (
     ChecksumResult,
     add_counts_of_checksums,
     merge_checksums,
-    take_equal_tables,
 )
 from airflow_provider_mysql_cdc.cdc.verify.checksum_parts import has_checksums
 from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
@@ -81,18 +79,15 @@ from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import sql_texts
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions, read_versions
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, TableSuspects, collect_suspects
 from airflow_provider_mysql_cdc.cdc.verify.time_limit import rows_per_query, time_limit
-from airflow_provider_mysql_cdc.cdc.verify.topic_sums import TopicSums, topic_sums
 from airflow_provider_mysql_cdc.cdc.verify.transaction_check import transaction_check
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     COMPARE,
     NEXT_PART,
-    PART_SUMMED,
     RECORDS_COUNTED,
     RECORDS_UNREADABLE,
     TABLE_UNREAD,
     VERSIONS,
-    TopicRange,
     UnreadableRecords,
     UnreadTable,
 )
@@ -146,7 +141,6 @@ class VerifyRound:
     names: Sequence[TableId]
     differing: Mapping[TableId, DifferingKeys] | None = None
     _checksum_buckets: Mapping[int, int] = field(default_factory=dict)
-    _rows: dict[int, int] = field(default_factory=dict)
     _batch: StartedBatch | None = None
     _counts: dict[str, int] = field(default_factory=dict)
     _progress: DrainProgress | None = None
@@ -252,7 +246,7 @@ class VerifyRound:
         cfg, entries, buckets = self.context.cfg, 0.0, dict[int, int]()
         by_checksums = self.differing is None and may_use_checksums(self.request)
         for compared in tables:
-            rows = self._rows[compared.number] = estimated_rows(self.context.conn, compared.table.id)
+            rows = estimated_rows(self.context.conn, compared.table.id)
             records = sum(end - first for first, end in bounds[compared.topic].values())
             if by_checksums and has_checksums(cfg, compared):
                 buckets[compared.number] = bucket_count(max(rows, records))
@@ -305,7 +299,6 @@ class VerifyRound:
             SCHEMA_REFUSED.handled_by(lambda task, refusal: EMPTY),
             self.schema_texts.handler(),
             NEXT_PART.handled_by(lambda task, request: self._required_queue().next(task, request)),
-            PART_SUMMED.handled_by(lambda task, part: self._required_queue().add_sum(task, part)),
             RECORDS_UNREADABLE.handled_by(self._add_unreadable),
             RECORDS_COUNTED.handled_by(lambda task, part: self._counts_of_parts.add(part)),
             TABLE_UNREAD.handled_by(self._add_unread),
@@ -390,12 +383,7 @@ class VerifyRound:
             f"verification at {plan.end}: {len(self._tables)} table(s) in {len(chunks)} chunk(s), "
             f"{sum(part.end - part.start for part in ranges):,} offsets of {len(self._facts)} topic(s)"
         )
-        return PartQueue(chunks, ranges, self._sums(chunks, ranges), context.log)
-
-    def _sums(self, chunks: Sequence[SnapshotChunk], ranges: Sequence[TopicRange]) -> TopicSums:
-        summed = self._checksum_buckets if self.request.checksums else {}
-        tables = (compared for compared in self._tables.values() if compared.number in summed)
-        return topic_sums(self.context.cfg, tables, self._rows, [chunk.table for chunk in chunks], ranges)
+        return PartQueue(chunks, ranges, context.log)
 
     def _history_rules(self, tables: Collection[ComparedTable]) -> dict[int, HistoryRules]:
         """Return what holds for the events of each table that have the row's key."""
@@ -431,7 +419,6 @@ class VerifyRound:
     def _outcome(self, found: BucketResult, checksums: ChecksumResult) -> RoundOutcome:
         context, batch = self.context, self._batch
         assert batch is not None
-        take_equal_tables(checksums, self._required_queue().sums.equal_tables())
         by_checksums = [c for c in self._tables.values() if c.number in self._checksum_buckets]
         differing = differing_keys(by_checksums, self._checksum_buckets, checksums, compared_by_rows=found.counts)
         others = {name for name, c in self._tables.items() if c.number in checksums.unjudged}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -65,12 +65,10 @@ from airflow_provider_mysql_cdc.cdc.verify.transaction_entries import Transactio
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     COMPARE,
     NEXT_PART,
-    PART_SUMMED,
     RECORDS_COUNTED,
     RECORDS_UNREADABLE,
     TABLE_UNREAD,
     VERSIONS,
-    PartSum,
     TableName,
     TopicRange,
     UnreadableRecords,
@@ -78,8 +76,6 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
 )
 from airflow_provider_mysql_cdc.cdc.verify.written_structures import WrittenStructures
 
-WAIT_S = 0.2
-"""Seconds after which a task asks again for a part, while others read theirs."""
 MAX_EXAMPLES = 20
 """Places of unreadable records that a task reports of one part of a topic."""
 
@@ -225,17 +221,11 @@ class _PartReader:
         while True:
             part = self.channel.call(NEXT_PART, EMPTY)
             if part.chunk is not None:
-                found = yield from self._read_rows(part.chunk)
-                if part.summed is not None:
-                    self.channel.call(PART_SUMMED, found or PartSum(part.summed, of_rows=True))
-            elif part.records is not None and part.summed is not None:
-                self.channel.call(PART_SUMMED, self._sum_records(part.records, part.summed))
+                yield from self._read_rows(part.chunk)
             elif part.records is not None and part.records.topic == self.inputs.transaction_topic:
                 yield from self._read_transactions(part.records)
             elif part.records is not None:
                 yield from self._read_records(part.records)
-            elif part.wait:
-                time.sleep(WAIT_S)
             else:
                 yield from self._blocks.take_rest()
                 yield from self._checksums.blocks.take_rest()
@@ -268,25 +258,23 @@ class _PartReader:
             self._readers[topic] = reader
         return reader
 
-    def _read_rows(self, chunk: SnapshotChunk) -> Generator[Block, None, PartSum | None]:
-        """Yield the blocks of rows; return their sum if the server has added them up."""
+    def _read_rows(self, chunk: SnapshotChunk) -> Iterator[Block]:
+        """Yield the blocks of rows."""
         compared = self.tables.get(chunk.table)
         if compared is None or chunk.table in self._unread:
-            return None
+            return
         if reason := self._unreadable_reason(compared):
             self._unread.add(chunk.table)
             self.channel.call(TABLE_UNREAD, UnreadTable(chunk.table.db, chunk.table.table, reason))
-            return None
+            return
         checksums = self._checksums.of_table(compared)
         if checksums is not None and (sql := checksums.sums_sql(chunk_condition(chunk))) is not None:
             started = time.monotonic()
             with stored_dates_allowed(self.conn, chunk.kinds):
-                found = checksums.add_sums(fetch_all(self.conn, sql))
-                self._keep_rate(started, found.number)
+                self._keep_rate(started, checksums.add_sums(fetch_all(self.conn, sql)))
             yield from self._checksums.blocks.take_full()
-            return found
+            return
         yield from self._encode_rows(chunk, compared, self._row_records(compared))
-        return None
 
     def _encode_rows(self, chunk: SnapshotChunk, compared: ComparedTable, records: RowRecords) -> Iterator[Block]:
         chosen, condition = self._checksums.filter_of(compared), chunk_condition(chunk)
@@ -353,11 +341,6 @@ class _PartReader:
                 raise
             return error.why
         return f"its structure differs from the server's: {difference}" if difference else ""
-
-    def _sum_records(self, part: TopicRange, number: int) -> PartSum:
-        compared = self.tables.get(self.inputs.tables[number])
-        checksums = None if compared is None else self._checksums.of_table(compared)
-        return PartSum(number, of_rows=False) if checksums is None else checksums.sum_records(part)
 
     def _read_records(self, part: TopicRange) -> Iterator[Block]:
         (number, *others) = self._by_topic[part.topic].tables.values()
