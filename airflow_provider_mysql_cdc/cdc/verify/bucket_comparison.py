@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison
-from airflow_provider_mysql_cdc.cdc.verify.carried_rows import CarriedRows
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import MARK
 from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import ChecksumFold, ChecksumResult
+from airflow_provider_mysql_cdc.cdc.verify.entries import read_entries
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
-from airflow_provider_mysql_cdc.cdc.verify.plain_fold import PlainFold
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,6 @@ class ReduceBucket:
         compare: Compares a row with its last event.
         moving: Numbers of tables whose rows may have events in several partitions.
         whole: Numbers of tables whose events are compared with the transaction topic.
-        row_schemas: Avro schemas of rows, by the table's number (``carried_rows``).
     """
 
     max_found: int
@@ -45,7 +43,6 @@ class ReduceBucket:
     compare: CarriedRowComparison
     moving: frozenset[int]
     whole: frozenset[int]
-    row_schemas: Mapping[int, str] = field(default_factory=dict)
 
     def __call__(self, blocks: Iterable[bytes]) -> ComparedBucket:
         """Compare.
@@ -53,11 +50,10 @@ class ReduceBucket:
         Args:
             blocks: Blocks of entries of the bucket, in any order.
         """
-        fold = BucketFold(self.compare, self.max_found, self.rules, self.moving, self.whole)
-        rows, checksums = PlainFold(fold, CarriedRows(self.row_schemas), self.rules), ChecksumFold()
+        rows, checksums = BucketFold(self.compare, self.max_found, self.rules, self.moving, self.whole), ChecksumFold()
         for block in blocks:
             if block.startswith(MARK):
                 checksums.add(block)
             else:
-                rows.add(block)
+                rows.add(read_entries(block))
         return ComparedBucket(rows.result(), checksums.result())

@@ -10,15 +10,17 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
     HEAD_BYTES,
     NO_ROW,
     ROW_STATES,
-    SPLIT_ROW,
-    SPLIT_STATE,
     STATES,
     SUM,
+    SUM_BITS,
     SumKind,
 )
 from airflow_provider_mysql_cdc.cdc.verify.folding import TableCounts
 
-_SUM_BITS = 0xFFFF_FFFF_FFFF_FFFF
+_SPLIT_STATE = struct.Struct(">20s16s")
+"""A state as bytes: which key it is, and the rest, which compares by the order."""
+_SPLIT_ROW = struct.Struct(">20s8x8s")
+"""The state of a row, which has no order: which key it is, and its checksum."""
 _COUNT_SHIFT = 128
 _ONE = 1 << _COUNT_SHIFT
 """One row, in a number that has the sum of checksums below."""
@@ -74,22 +76,22 @@ class ChecksumFold:
 
     def _add_states(self, block: memoryview) -> None:
         states = self._states
-        new: dict[bytes, bytes] = dict(SPLIT_STATE.iter_unpack(block))  # type: ignore[arg-type]
-        if len(new) * SPLIT_STATE.size == len(block) and states.keys().isdisjoint(new):
+        new: dict[bytes, bytes] = dict(_SPLIT_STATE.iter_unpack(block))  # type: ignore[arg-type]
+        if len(new) * _SPLIT_STATE.size == len(block) and states.keys().isdisjoint(new):
             states.update(new)
             return
         known = states.get
-        for key, state in SPLIT_STATE.iter_unpack(block):
+        for key, state in _SPLIT_STATE.iter_unpack(block):
             if state > known(key, b""):
                 states[key] = state
 
     def _add_row_states(self, block: memoryview) -> None:
         rows = self._row_states
-        new: dict[bytes, bytes] = dict(SPLIT_ROW.iter_unpack(block))  # type: ignore[arg-type]
-        if len(new) * SPLIT_ROW.size == len(block) and rows.keys().isdisjoint(new):
+        new: dict[bytes, bytes] = dict(_SPLIT_ROW.iter_unpack(block))  # type: ignore[arg-type]
+        if len(new) * _SPLIT_ROW.size == len(block) and rows.keys().isdisjoint(new):
             rows.update(new)
             return
-        for key, checksum in SPLIT_ROW.iter_unpack(block):
+        for key, checksum in _SPLIT_ROW.iter_unpack(block):
             if rows.setdefault(key, checksum) is not checksum:  # several rows have one key in records
                 self._mark(key)
 
@@ -103,7 +105,7 @@ class ChecksumFold:
         match kind:
             case SumKind.ROWS:
                 rows, checksums = self._rows.get((table, bucket), (0, 0))
-                self._rows[table, bucket] = rows + number, (checksums + checksum) & _SUM_BITS
+                self._rows[table, bucket] = rows + number, (checksums + checksum) & SUM_BITS
                 result.rows[table] = result.rows.get(table, 0) + number
             case SumKind.COUNTED_ROWS:
                 result.rows[table] = result.rows.get(table, 0) + number
@@ -143,12 +145,12 @@ class ChecksumFold:
             if 0 in checksums:
                 return False
             number, found = number - len(checksums), found + sum(checksums)
-        if number != 0 or (checksum - found) & _SUM_BITS != 0:
+        if number != 0 or (checksum - found) & SUM_BITS != 0:
             return False
         keys: set[bytes] = set()
         for block in self._blocks:
             keys.update([key for (key,) in _ONLY_KEY.iter_unpack(block)])
-        return len(keys) * SPLIT_STATE.size == sum(map(len, self._blocks))
+        return len(keys) * _SPLIT_STATE.size == sum(map(len, self._blocks))
 
     def _row_sums(self) -> tuple[int, int]:
         """Return number and sum of all rows that are in sums."""
@@ -173,7 +175,7 @@ class ChecksumFold:
         """
         number, checksum = self._row_sums()
         found = [checksum_of for _, checksum_of in _CHECKSUMS.iter_unpack(b"".join(self._states.values()))]
-        return number == len(found) - found.count(0) and (checksum - sum(found)) & _SUM_BITS == 0
+        return number == len(found) - found.count(0) and (checksum - sum(found)) & SUM_BITS == 0
 
     def _topic_sums(self) -> _Sums:
         totals: dict[bytes, int] = {}
@@ -184,7 +186,7 @@ class ChecksumFold:
                 place = key[:4]
                 totals[place] = known(place, 0) + number(checksum, "big") + _ONE
         return {
-            (number(place[:2], "big"), number(place[2:], "big")): (total >> _COUNT_SHIFT, total & _SUM_BITS)
+            (number(place[:2], "big"), number(place[2:], "big")): (total >> _COUNT_SHIFT, total & SUM_BITS)
             for place, total in totals.items()
         }
 

@@ -179,34 +179,6 @@ class BucketFold:
         for entry in entries:
             self._add[entry.kind](entry)
 
-    def added_keys(self) -> Mapping[int, set[bytes]]:
-        """Return the keys of which something was added, by the table's number."""
-        added: dict[int, set[bytes]] = {}
-        for table, key in self._keys:
-            added.setdefault(table, set()).add(key)
-        return added
-
-    def is_truncated(self, table: int) -> bool:
-        """Return whether an event was added that deletes all rows of a table.
-
-        Args:
-            table: The table's number.
-        """
-        return table in self._truncates
-
-    def add_equal(self, table: int, rows: int, events: int) -> None:
-        """Count rows and events that are not added, because they are equal, or an equal one is behind them.
-
-        Args:
-            table: The table's number.
-            rows: Number of rows.
-            events: Number of events.
-        """
-        if rows or events:
-            counts = self._counts(table)
-            counts.rows += rows
-            counts.events += events
-
     def result(self) -> BucketResult:
         """Compare, and return what was found."""
         for (table, key), state in self._keys.items():

@@ -10,7 +10,6 @@ from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.equal_rows import StreamPasses
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord
-from airflow_provider_mysql_cdc.cdc.verify.plain_entries import PlainEntries
 from airflow_provider_mysql_cdc.cdc.verify.row_records import WrittenRow
 
 
@@ -20,11 +19,10 @@ class TableEntries:
     Args:
         compared: The table.
         reader: Reads the records of its topic.
-        plain: Makes those of records that need not be read; None where all are read.
     """
 
-    def __init__(self, compared: ComparedTable, reader: EventReader, plain: PlainEntries | None = None) -> None:
-        self.compared, self.plain, self._reader = compared, plain, reader
+    def __init__(self, compared: ComparedTable, reader: EventReader) -> None:
+        self.compared, self._reader = compared, reader
         self._has_older, self._is_viewed, self._has_unplaced = False, False, False
         self._passes = StreamPasses()
 
@@ -37,8 +35,6 @@ class TableEntries:
             elif not self._has_unplaced:
                 self._has_unplaced = True
                 yield entry
-        if self.plain is not None and record.value is not None:
-            self.plain.learn(record.value)
         written = self.compared.written
         if (
             not self._is_viewed

@@ -45,19 +45,17 @@ from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows
 from airflow_provider_mysql_cdc.cdc.verify.batch_counts import PartCounts
 from airflow_provider_mysql_cdc.cdc.verify.bucket_comparison import ReduceBucket
 from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison
-from airflow_provider_mysql_cdc.cdc.verify.carried_rows import carried_row_schema
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import bucket_count
 from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import (
     ChecksumResult,
     add_counts_of_checksums,
     merge_checksums,
 )
-from airflow_provider_mysql_cdc.cdc.verify.checksum_parts import has_checksums
+from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import has_checksums
 from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
     DifferingKeys,
     differing_keys,
     keys_left,
-    may_use_checksums,
 )
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult, merge_results
@@ -81,6 +79,7 @@ from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, TableSuspects
 from airflow_provider_mysql_cdc.cdc.verify.time_limit import rows_per_query, time_limit
 from airflow_provider_mysql_cdc.cdc.verify.transaction_check import transaction_check
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
+from airflow_provider_mysql_cdc.cdc.verify.verify_inputs import VerifyInputs
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     COMPARE,
     NEXT_PART,
@@ -93,7 +92,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
 )
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import TableVerdict
-from airflow_provider_mysql_cdc.cdc.verify.verify_task import VerifyInputs, compared_tables, run_verify_task
+from airflow_provider_mysql_cdc.cdc.verify.verify_task import compared_tables, run_verify_task
 from airflow_provider_mysql_cdc.cdc.verify.view_batch import begin_view_batch
 
 BARRIER_TIMEOUT_S = 600.0
@@ -191,8 +190,6 @@ class VerifyRound:
         self._transaction_topic = transactions.topic
         self._counts_of_parts = PartCounts.of_tables(context.cfg, tables.values(), placed)
         moving = frozenset(c.number for c in tables.values() if not chooses_partition_by_key(context.cfg, c))
-        schemas = {compared.number: carried_row_schema(context.cfg, compared.table) for compared in tables.values()}
-        row_schemas = {number: schema for number, schema in schemas.items() if schema}
         barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
 
         def lead(stage_ended: threading.Event) -> None:
@@ -211,7 +208,6 @@ class VerifyRound:
             self._checksum_buckets,
             self.differing or {},
             self._counts_of_parts.batches,
-            row_schemas,
             self.request.checksums,
         )
         results = StageRunner(context.cfg, context.runner, context.job.schema_ids).run_barrier_shuffled(
@@ -227,7 +223,6 @@ class VerifyRound:
                     CarriedRowComparison(columns),
                     moving,
                     transactions.tables,
-                    row_schemas,
                 ),
             ),
         )
@@ -244,7 +239,7 @@ class VerifyRound:
     ) -> tuple[dict[int, int], int]:
         """Return the numbers of buckets from what is expected: of keys, by table, and of the tasks that compare."""
         cfg, entries, buckets = self.context.cfg, 0.0, dict[int, int]()
-        by_checksums = self.differing is None and may_use_checksums(self.request)
+        by_checksums = self.differing is None and not self.request.history
         for compared in tables:
             rows = estimated_rows(self.context.conn, compared.table.id)
             records = sum(end - first for first, end in bounds[compared.topic].values())
