@@ -17,10 +17,9 @@ from kit.table_records import SOURCE, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import RecordSlices
 from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import record_slices
-from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table
+from airflow_provider_mysql_cdc.cdc.verify.compared_table import RowIdentity, compared_table
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader
-from airflow_provider_mysql_cdc.cdc.verify.row_identity import RowIdentity
 
 pytestmark = pytest.mark.quick
 TABLE = (

@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.verify.avro_schemas import readable_schema, without_logical_types
+from airflow_provider_mysql_cdc.cdc.verify.avro_events import readable_schema, without_logical_types
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import bytes_checksum_of
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.event_layout import RecentTails, Times

@@ -1,13 +1,17 @@
-"""Compare rows with the last states of keys: by the checksum of each, or by their sums, bucket by bucket."""
+"""Compare the entries of one bucket, in a task of the shuffle: rows and events by value, or their checksums.
+
+Rows are compared with the last states of keys by the checksum of each, or by their sums, bucket by bucket.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
     HEAD_BYTES,
+    MARK,
     NO_ROW,
     ROW_STATES,
     STATES,
@@ -15,7 +19,10 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
     SUM_BITS,
     SumKind,
 )
-from airflow_provider_mysql_cdc.cdc.verify.folding import TableCounts
+from airflow_provider_mysql_cdc.cdc.verify.entries import read_entries
+from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult, TableCounts
+from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
+from airflow_provider_mysql_cdc.cdc.verify.row_comparison import CarriedRowComparison
 
 _SPLIT_STATE = struct.Struct(">20s16s")
 """A state as bytes: which key it is, and the rest, which compares by the order."""
@@ -60,11 +67,7 @@ class ChecksumFold:
         self._result = ChecksumResult()
 
     def add(self, block: bytes) -> None:
-        """Add a block, in any order.
-
-        Args:
-            block: The block (``checksum_entries.ChecksumBlocks``).
-        """
+        """Add a block, in any order."""
         if block.startswith(STATES):
             self._blocks.append(memoryview(block)[HEAD_BYTES:])
             return
@@ -192,11 +195,7 @@ class ChecksumFold:
 
 
 def merge_checksums(results: Iterable[ChecksumResult]) -> ChecksumResult:
-    """Return the results of all tasks of the shuffle as one.
-
-    Args:
-        results: The results.
-    """
+    """Return the results of all tasks of the shuffle as one."""
     merged = ChecksumResult()
     for result in results:
         for of_all, of_one in ((merged.rows, result.rows), (merged.records, result.records)):
@@ -209,13 +208,54 @@ def merge_checksums(results: Iterable[ChecksumResult]) -> ChecksumResult:
 
 
 def add_counts_of_checksums(counts: dict[int, TableCounts], checksums: ChecksumResult) -> None:
-    """Add the rows and records that were compared by checksums to those that were compared one by one.
-
-    Args:
-        counts: Counts by the table's number.
-        checksums: What checksums say.
-    """
+    """Add the rows and records that were compared by checksums to those that were compared one by one."""
     for table, rows in checksums.rows.items():
         counts.setdefault(table, TableCounts()).rows += rows
     for table, records in checksums.records.items():
         counts.setdefault(table, TableCounts()).events += records
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedBucket:
+    """Hold what was found in the entries of one bucket.
+
+    Args:
+        rows: What a comparison of rows has found.
+        checksums: What checksums say.
+    """
+
+    rows: BucketResult
+    checksums: ChecksumResult
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceBucket:
+    """Compare the entries of one bucket.
+
+    Args:
+        max_found: Most differences of each table and kind.
+        rules: What holds for the histories of keys, by the table's number.
+        compare: Compares a row with its last event.
+        moving: Numbers of tables whose rows may have events in several partitions.
+        whole: Numbers of tables whose events are compared with the transaction topic.
+    """
+
+    max_found: int
+    rules: Mapping[int, HistoryRules]
+    compare: CarriedRowComparison
+    moving: frozenset[int]
+    whole: frozenset[int]
+
+    def __call__(self, blocks: Iterable[bytes]) -> ComparedBucket:
+        """Compare.
+
+        Args:
+            blocks: Blocks of entries of the bucket, in any order.
+        """
+        rows, checksums = BucketFold(self.compare, self.max_found, self.rules, self.moving, self.whole), ChecksumFold()
+        for block in blocks:
+            if block.startswith(MARK):
+                checksums.add(block)
+            else:
+                rows.add(read_entries(block))
+        return ComparedBucket(rows.result(), checksums.result())

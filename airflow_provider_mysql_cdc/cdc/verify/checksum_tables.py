@@ -114,10 +114,6 @@ def keys_left(differing: Mapping[TableId, DifferingKeys], unread: Container[Tabl
     """Return the tables of which all rows have to be compared after all, because events have come with other keys.
 
     The server does not know such keys, so it has left out their rows.
-
-    Args:
-        differing: What the comparison has looked at.
-        unread: Tables with such events.
     """
     left = {name: keys for name, keys in differing.items() if name in unread and keys.differing is not None}
     return {name: replace(keys, differing=None) for name, keys in left.items()}

@@ -80,9 +80,9 @@ class FoldEntry(NamedTuple):
         partition: The partition of the record; of a row, the one that its record would go to.
         offset: The record's offset.
         order: Where the event is in the binlog, for records of different partitions; 0 where that is not known.
-        key: Canonical bytes of the row's identity (``row_identity``).
+        key: Canonical bytes of the row's identity (``compared_table``).
         value: Canonical bytes of the row's values (``row_text``); empty for a row that does not exist. Of an event of a
-            table without a key, what decides whether it counts (``equal_rows.event_mark``).
+            table without a key, what decides whether it counts (``key_state.event_mark``).
     """
 
     table: int
@@ -95,12 +95,7 @@ class FoldEntry(NamedTuple):
 
 
 def bucket_of(key: bytes, buckets: int) -> int:
-    """Return the bucket of a key.
-
-    Args:
-        key: The row's identity.
-        buckets: Number of buckets.
-    """
+    """Return the bucket of a key."""
     return crc32(key) % buckets
 
 

@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import value_c
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, Member, contract
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.verify.compared_columns import column_field
+from airflow_provider_mysql_cdc.cdc.verify.row_comparison import column_field
 
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _SCALAR = rb"(?:" + _STRING + rb'|[^"\[\]{},]++)'

@@ -9,10 +9,9 @@ from types import MappingProxyType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
-from airflow_provider_mysql_cdc.cdc.verify.equal_rows import EqualRowEvent, count_rows
+from airflow_provider_mysql_cdc.cdc.verify.event_entries import FOREIGN_KEY, OF_ANY_TABLE, OF_PLACE, is_raw
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyStep, check_history, read_step
-from airflow_provider_mysql_cdc.cdc.verify.key_state import KeyState, Truncates
-from airflow_provider_mysql_cdc.cdc.verify.record_keys import FOREIGN_KEY, OF_ANY_TABLE, OF_PLACE, is_raw
+from airflow_provider_mysql_cdc.cdc.verify.key_state import EqualRowEvent, KeyState, Truncates, count_rows
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import RowDifference
 from airflow_provider_mysql_cdc.cdc.verify.row_history import check_row_history
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes, stored_row
@@ -171,11 +170,7 @@ class BucketFold:
         }
 
     def add(self, entries: Iterable[FoldEntry]) -> None:
-        """Add entries, in any order.
-
-        Args:
-            entries: Entries of the bucket.
-        """
+        """Add entries, in any order."""
         for entry in entries:
             self._add[entry.kind](entry)
 

@@ -18,8 +18,8 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_col
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import checksum_of
-from airflow_provider_mysql_cdc.cdc.verify.compared_columns import column_field
 from airflow_provider_mysql_cdc.cdc.verify.event_layout import EventLayout, RecentTails, event_layout, json_times
+from airflow_provider_mysql_cdc.cdc.verify.row_comparison import column_field
 
 _PLAIN_VALUE = rb'(?:0|-?[1-9][0-9]{0,17}|true|false|null|"[ !#-\[\]-~]*")'
 """A value that only one text has."""

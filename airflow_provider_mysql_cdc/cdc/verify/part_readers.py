@@ -31,18 +31,15 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import ChecksumBlock
 from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import TableChecksums, TaskChecksums
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable, tables_by_topic
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks
-from airflow_provider_mysql_cdc.cdc.verify.event_entries import history_entry
+from airflow_provider_mysql_cdc.cdc.verify.event_entries import RecordKeys, TableEntries, history_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.kept_batches import KeptBatches
-from airflow_provider_mysql_cdc.cdc.verify.record_keys import RecordKeys
 from airflow_provider_mysql_cdc.cdc.verify.record_range import read_messages, read_records
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords, WrittenRow
-from airflow_provider_mysql_cdc.cdc.verify.table_entries import TableEntries
 from airflow_provider_mysql_cdc.cdc.verify.time_limit import is_time_limit
 from airflow_provider_mysql_cdc.cdc.verify.transaction_entries import TransactionEntries
-from airflow_provider_mysql_cdc.cdc.verify.verify_inputs import VerifyInputs
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     RECORDS_COUNTED,
     RECORDS_UNREADABLE,
@@ -52,6 +49,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     TopicRange,
     UnreadableRecords,
     UnreadTable,
+    VerifyInputs,
 )
 from airflow_provider_mysql_cdc.cdc.verify.written_structures import WrittenStructures
 

@@ -11,11 +11,7 @@ _HIGH_BITS, _LOW_MASK = 10, 0x3FF
 
 
 def sql_literal(text: str) -> str:
-    """Return text as a literal of utf8mb4 that means the same with and without NO_BACKSLASH_ESCAPES and ANSI_QUOTES.
-
-    Args:
-        text: The text.
-    """
+    """Return text as a literal of utf8mb4 that means the same with and without NO_BACKSLASH_ESCAPES and ANSI_QUOTES."""
     if _PLAIN.fullmatch(text) and not _QUOTED.search(text):
         return f"'{text}'"
     return f"_utf8mb4 X'{text.encode().hex().upper()}'"

@@ -61,10 +61,6 @@ class _SqlPart(NamedTuple):
 def sql_texts(cfg: ConnectorConfig, table: Table) -> SqlTexts | None:
     """Return the expressions of a table's rows; None where the server cannot write one of its columns as records do.
 
-    Args:
-        cfg: The connector's configuration.
-        table: The table.
-
     Raises:
         SchemaError: As for ``table_options``.
         ConfigError: As for ``table_options``.
@@ -143,12 +139,6 @@ def sums_sql(table: TableId, texts: SqlTexts, buckets: int, condition: str) -> s
 
     The column is named by its place: GROUP BY takes a name for a column of the table first, which may have it. A text
     that is NULL, because the server cannot write it, has no checksum but is counted, so it equals no event.
-
-    Args:
-        table: The table.
-        texts: Expressions of its rows.
-        buckets: Buckets of its keys.
-        condition: The WHERE condition.
     """
     digest = f"SHA2(CONCAT({texts.key_fields}, {texts.after}), 256)"
     checksum = f"CAST(CONV(LEFT({digest}, {2 * CHECKSUM_BYTES}), 16, 10) AS UNSIGNED)"

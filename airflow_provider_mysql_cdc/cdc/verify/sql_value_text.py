@@ -77,9 +77,6 @@ class SqlRequest:
 
         LEFT counts characters and the rule counts UTF-16 units, so more may be left of characters above U+FFFF; what is
         then equal to the text of a record is so only where the record's text is not cut either.
-
-        Args:
-            sql: The expression.
         """
         return sql if self.change is None else f"LEFT({sql}, {self.change.length or 0})"
 
@@ -93,11 +90,7 @@ class SqlRequest:
 
 
 def value_parts(request: SqlRequest) -> SqlValue | None:
-    """Return the expression of a column's values; None if there is none.
-
-    Args:
-        request: The column.
-    """
+    """Return the expression of a column's values; None if there is none."""
     build = _EXPRESSIONS.get(request.column.family)
     if build is None:
         return None

@@ -89,9 +89,6 @@ class RepeatedRange:
         """Return whether the view contains an event.
 
         A prepared transaction has its place before the view, and may be committed after it, which only GTIDs tell.
-
-        Args:
-            source: The event's source block.
         """
         if not self.start <= source_order(source) < self.view:
             return False
@@ -99,11 +96,7 @@ class RepeatedRange:
         return not (self.gtids and isinstance(gtid, str)) or GtidSet.parse(self.gtids).contains(gtid)
 
     def is_view(self, event: EventRecord) -> bool:
-        """Return whether an event is a row that the view has shown.
-
-        Args:
-            event: The event.
-        """
+        """Return whether an event is a row that the view has shown."""
         return event.op == "r" and source_order(event.source) == self.view
 
 
@@ -130,19 +123,11 @@ class TableVersions:
     unplaced: tuple[StructureVersion, ...] = ()
 
     def without_places(self, view_ts: int | None) -> TableVersions:
-        """Return the structures alone.
-
-        Args:
-            view_ts: As for this class.
-        """
+        """Return the structures alone."""
         return TableVersions((), view_ts=view_ts, unplaced=self.versions)
 
     def with_view(self, view: BinlogOffset) -> TableVersions:
-        """Return the versions with what was read again of a snapshot's past.
-
-        Args:
-            view: The position of the snapshot.
-        """
+        """Return the versions with what was read again of a snapshot's past."""
         place = place_order(view)
         if self.moved_back is None or not self.one_binlog or self.moved_back >= place:
             return self
@@ -176,12 +161,6 @@ def read_versions(
     cfg: ConnectorConfig, tables: Collection[TableId], until: BinlogOffset, epoch: int
 ) -> dict[TableId, TableVersions]:
     """Return the structures of each table up to an offset.
-
-    Args:
-        cfg: The connector's configuration.
-        tables: The tables.
-        until: The offset.
-        epoch: The epoch that starts at it.
 
     Raises:
         SchemaError: The history cannot be read.
@@ -234,22 +213,14 @@ class _FoundVersions:
         self._moved_back: int | None = None
 
     def note_description(self, position: BinlogOffset) -> None:
-        """Add a description of all structures.
-
-        Args:
-            position: Its place.
-        """
+        """Add a description of all structures."""
         last, self._described = self._described, position
         if last is not None and comparable(last, position) and moves_back(last, position):
             places = [place_order(position)] + ([] if self._moved_back is None else [self._moved_back])
             self._moved_back = min(places)
 
     def note_server(self, position: BinlogOffset) -> None:
-        """Add the server of a record, which may be one that the stream has left: its events are still in the topics.
-
-        Args:
-            position: The record's position.
-        """
+        """Add the server of a record, which may be one that the stream has left: its events are still in the topics."""
         self._servers.add((position.server_uuid or "").lower())
 
     def note(
@@ -289,13 +260,7 @@ class _FoundVersions:
 
 
 def renamed_columns(statement: HistoryRecord, table: TableId, before: Table) -> tuple[tuple[str, str], ...]:
-    """Return new and former names of the columns that a statement renames.
-
-    Args:
-        statement: Its record.
-        table: The table, as it is called afterwards.
-        before: Its structure before the statement.
-    """
+    """Return new and former names of the columns that a statement renames."""
     if not _MAY_RENAME.search(statement.ddl):
         return ()
     try:

@@ -24,17 +24,16 @@ from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import SnapshotRoute, m
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock, stream_rows
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable, TopicTables
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
-from airflow_provider_mysql_cdc.cdc.verify.equal_rows import (
+from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, is_raw, named_row, row_entry
+from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_in_row
+from airflow_provider_mysql_cdc.cdc.verify.key_state import (
     EqualRowEvent,
     StreamPasses,
     count_rows,
     events_since_last_view,
     view_order,
 )
-from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, row_entry
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, UnreadableRecord
-from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_in_row
-from airflow_provider_mysql_cdc.cdc.verify.record_keys import is_raw, named_row
 from airflow_provider_mysql_cdc.cdc.verify.record_range import read_records
 from airflow_provider_mysql_cdc.cdc.verify.repair_writer import DeleteRepair, Kinds, RowRepair, TableRepair
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords, read_columns

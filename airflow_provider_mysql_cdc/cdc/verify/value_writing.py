@@ -7,21 +7,14 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.verify.event_record import Row
-from airflow_provider_mysql_cdc.cdc.verify.value_form import DECIMAL, NUMBER_TEXT, Forms, ValueForm
+from airflow_provider_mysql_cdc.cdc.verify.event_record import DECIMAL, NUMBER_TEXT, Forms, Row, ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.value_meaning import Kind, equal_meanings, meaning
 
 Write = Callable[[Any, ValueForm], Any]
 
 
 def value_in_form(value: Any, form: ValueForm, wanted: ValueForm) -> Any:
-    """Return a value in another form; as it is where that is not possible without loss.
-
-    Args:
-        value: The value as JsonConverter writes it.
-        form: Its form.
-        wanted: The form to write.
-    """
+    """Return a value in another form; as it is where that is not possible without loss."""
     meant = None if value is None else meaning(value, form)
     write = None if meant is None else _WRITERS.get((meant.kind, wanted.name or wanted.type))
     if meant is None or write is None:
@@ -47,12 +40,7 @@ class FormChanges:
         self._changed: Mapping[str, tuple[ValueForm, ValueForm]] = {}
 
     def in_forms(self, row: Row, forms: Forms | None) -> Row:
-        """Return a row in the forms of now.
-
-        Args:
-            row: The row.
-            forms: Its forms; None if they are not known.
-        """
+        """Return a row in the forms of now."""
         if forms is None:
             return row
         if forms is not self._last:

@@ -43,11 +43,10 @@ from airflow_provider_mysql_cdc.cdc.sink.committed_ends import committed_ends
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets_of_topics, topic_config
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows
 from airflow_provider_mysql_cdc.cdc.verify.batch_counts import PartCounts
-from airflow_provider_mysql_cdc.cdc.verify.bucket_comparison import ReduceBucket
-from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import bucket_count
 from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import (
     ChecksumResult,
+    ReduceBucket,
     add_counts_of_checksums,
     merge_checksums,
 )
@@ -69,17 +68,15 @@ from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import (
     unjudged_kinds,
 )
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
-from airflow_provider_mysql_cdc.cdc.verify.part_queue import PartQueue, topic_ranges
 from airflow_provider_mysql_cdc.cdc.verify.repair_found import most_found
 from airflow_provider_mysql_cdc.cdc.verify.replica import connect_views, replica_settings
-from airflow_provider_mysql_cdc.cdc.verify.split_tables import split_tables
+from airflow_provider_mysql_cdc.cdc.verify.row_comparison import CarriedRowComparison
 from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import sql_texts
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions, read_versions
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, TableSuspects, collect_suspects
-from airflow_provider_mysql_cdc.cdc.verify.time_limit import rows_per_query, time_limit
+from airflow_provider_mysql_cdc.cdc.verify.time_limit import rows_per_query, split_tables, time_limit
 from airflow_provider_mysql_cdc.cdc.verify.transaction_check import transaction_check
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
-from airflow_provider_mysql_cdc.cdc.verify.verify_inputs import VerifyInputs
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     COMPARE,
     NEXT_PART,
@@ -87,8 +84,11 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     RECORDS_UNREADABLE,
     TABLE_UNREAD,
     VERSIONS,
+    PartQueue,
     UnreadableRecords,
     UnreadTable,
+    VerifyInputs,
+    topic_ranges,
 )
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import TableVerdict

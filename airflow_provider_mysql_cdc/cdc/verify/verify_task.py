@@ -24,16 +24,11 @@ from airflow_provider_mysql_cdc.cdc.verify.part_readers import RowReader, TaskTa
 from airflow_provider_mysql_cdc.cdc.verify.replica import connect_views
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
 from airflow_provider_mysql_cdc.cdc.verify.time_limit import time_limit
-from airflow_provider_mysql_cdc.cdc.verify.verify_inputs import VerifyInputs
-from airflow_provider_mysql_cdc.cdc.verify.verify_operations import COMPARE, NEXT_PART
+from airflow_provider_mysql_cdc.cdc.verify.verify_operations import COMPARE, NEXT_PART, VerifyInputs
 
 
 def run_verify_task(index: int, arguments: StageArguments[VerifyInputs]) -> Iterator[Block]:
     """Run one task of a verification; called in a Spark task of a barrier stage.
-
-    Args:
-        index: The task's index, which is its writer's index.
-        arguments: What the task was started with.
 
     Yields:
         Blocks of entries (``entries``), with their buckets.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -11,14 +10,20 @@ from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.model.table import Table
-from airflow_provider_mysql_cdc.cdc.verify.added_columns import BEFORE_HISTORY, AddedColumns
-from airflow_provider_mysql_cdc.cdc.verify.compared_columns import column_field, compared_columns, record_forms
-from airflow_provider_mysql_cdc.cdc.verify.envelope_events import require_members
-from airflow_provider_mysql_cdc.cdc.verify.event_record import UNKNOWN_STRUCTURE, EventRecord, Row, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.added_columns import BEFORE_HISTORY, AddedColumns, DeclaredColumns
+from airflow_provider_mysql_cdc.cdc.verify.event_readers import require_members
+from airflow_provider_mysql_cdc.cdc.verify.event_record import (
+    UNKNOWN_STRUCTURE,
+    UNWRITTEN,
+    EventRecord,
+    Forms,
+    Row,
+    UnreadableRecord,
+)
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
+from airflow_provider_mysql_cdc.cdc.verify.row_comparison import column_field, compared_columns, record_forms
 from airflow_provider_mysql_cdc.cdc.verify.source_place import place_order, source_order
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions
-from airflow_provider_mysql_cdc.cdc.verify.value_form import UNWRITTEN, Forms
 from airflow_provider_mysql_cdc.cdc.verify.written_schemas import WrittenSchemas
 
 _END = (1 << 64) - 1
@@ -35,7 +40,8 @@ class WrittenStructures:
 
     def __init__(self, cfg: ConnectorConfig, table: Table, versions: TableVersions) -> None:
         self._cfg, self._now = cfg, compared_columns(cfg, table)
-        self._added = AddedColumns(cfg, table, self._now, versions.versions or versions.unplaced)
+        self._declared = DeclaredColumns(cfg)
+        self._added = AddedColumns(cfg, table, self._now, versions.versions or versions.unplaced, self._declared)
         self._key_now = record_forms(cfg, table, table_options.table_options(cfg, table))[0]
         self._versions, self.one_binlog = versions.versions, versions.one_binlog
         self.view_ts, self.repeated = versions.view_ts, versions.repeated
@@ -84,9 +90,6 @@ class WrittenStructures:
         """Return whether a record's key is in the bytes that the stream writes for a structure of the table.
 
         Compaction, and consumers that tell records by their keys, keep a record under other bytes beside the row's.
-
-        Args:
-            event: The record.
         """
         if event.key is None or not self._written:
             return True
@@ -105,11 +108,7 @@ class WrittenStructures:
         return bool(self._former_keys)
 
     def has_former_key(self, event: EventRecord) -> bool:
-        """Return whether an event has a key that the table's records had before the present one.
-
-        Args:
-            event: The event.
-        """
+        """Return whether an event has a key that the table's records had before the present one."""
         return (frozenset() if event.key is None else frozenset(event.key)) in self._former_keys
 
     @property
@@ -119,12 +118,7 @@ class WrittenStructures:
         return self._begins[self._key_number] if known else _END
 
     def shows_view(self, event: EventRecord, headers: Headers) -> bool:
-        """Return whether an event says that the last snapshot has read rows of the table, whose past was read again.
-
-        Args:
-            event: The event.
-            headers: Its headers.
-        """
+        """Return whether an event says that the last snapshot has read rows of the table, whose past was read again."""
         return self.repeated is not None and self.repeated.is_view(event) and not is_repair(headers)
 
     def _is_before_history(self, source: Row) -> bool:
@@ -137,11 +131,7 @@ class WrittenStructures:
         return self._always_keyed or (known and bool(self._versions[number].table.key_columns()))
 
     def has_other_columns(self, event: EventRecord) -> bool:
-        """Return whether columns were added or dropped since an event, or may have been.
-
-        Args:
-            event: The event.
-        """
+        """Return whether columns were added or dropped since an event, or may have been."""
         if not self._versions:
             return False
         first, last = self._versions[0].generation, self._versions[-1].generation
@@ -154,11 +144,7 @@ class WrittenStructures:
         return len(self._versions) > 1
 
     def is_older(self, order: int) -> bool:
-        """Return whether an event at a place of the binlog may have another structure than that of now.
-
-        Args:
-            order: The place, from ``source_order``.
-        """
+        """Return whether an event at a place of the binlog may have another structure than that of now."""
         return self.has_changed and (not self.one_binlog or order < self._begins[-1])
 
     def complete(self, event: EventRecord) -> EventRecord:
@@ -166,9 +152,6 @@ class WrittenStructures:
 
         A value is excused only where the history shows that its column was declared otherwise at the event's place, or
         was not there: a column that the record lacks although its table had it is marked as ``UNWRITTEN``.
-
-        Args:
-            event: The event.
         """
         if not event.op:
             return event
@@ -207,18 +190,13 @@ class WrittenStructures:
             placed = () if number == UNKNOWN_STRUCTURE else self._versions[number : number + 1]
             same, now = set(self._now.declared), self._now.declared
             for table in [version.table for version in placed or self._versions] or self._unplaced:
-                with suppress(SchemaError):
-                    declared = compared_columns(self._cfg, table).declared
-                    same &= {name for name, form in declared.items() if now.get(name) == form}
+                if (columns := self._declared.of(table)) is not None:
+                    same &= {name for name, form in columns.declared.items() if now.get(name) == form}
             found = self._same[number] = frozenset(same)
         return found
 
     def with_added_columns(self, event: EventRecord) -> EventRecord:
-        """Return an event that was completed with the columns that the table got later, as far as they are known.
-
-        Args:
-            event: The event.
-        """
+        """Return an event that was completed with the columns that the table got later, as far as they are known."""
         if not self._versions:
             return self._added.complete(event, UNKNOWN_STRUCTURE) if self._cfg.is_ticdc else event
         before = self._is_before_history(event.source)
@@ -235,25 +213,23 @@ class WrittenStructures:
         """Return the forms of values and keys under a structure; a column that is declared as now has that of now."""
         if number == UNKNOWN_STRUCTURE:
             return self._common(), self._key_now
-        table = self._versions[number].table
-        try:
-            key_forms = record_forms(self._cfg, table, table_options.table_options(self._cfg, table))[0]
-            declared = compared_columns(self._cfg, table).declared
-        except SchemaError:  # one of its columns could not be represented, so there is no event of it
+        table, now = self._versions[number].table, self._now
+        columns = self._declared.of(table)
+        if columns is None:
             return self._common(), self._key_now
-        now = self._now
-        forms = {name: now.forms[name] if now.declared.get(name) == form else form for name, form in declared.items()}
-        return forms, key_forms
+        key_forms = record_forms(self._cfg, table, table_options.table_options(self._cfg, table))[0]
+        declared = columns.declared.items()
+        return {n: now.forms[n] if now.declared.get(n) == form else form for n, form in declared}, key_forms
 
     def _common(self) -> Forms:
         """Return the forms of now, with all others that structures declare."""
         forms = dict(self._now.forms)
         for version in self._versions:
-            with suppress(SchemaError):
-                for name, declared in compared_columns(self._cfg, version.table).declared.items():
-                    form = forms.get(name)
-                    if form is not None and declared not in (self._now.declared[name], *form.others):
-                        forms[name] = form._replace(others=(*form.others, declared))
+            columns = self._declared.of(version.table)
+            for name, declared in () if columns is None else columns.declared.items():
+                form = forms.get(name)
+                if form is not None and declared not in (self._now.declared[name], *form.others):
+                    forms[name] = form._replace(others=(*form.others, declared))
         return forms
 
 

@@ -13,7 +13,7 @@ from kit.cases import for_each
 from airflow_provider_mysql_cdc.cdc.emit.contracts import MYSQL_3
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.event_layout import RecentTails, json_times, layout_of
-from airflow_provider_mysql_cdc.cdc.verify.exact_json import is_exact_json
+from airflow_provider_mysql_cdc.cdc.verify.json_events import is_exact_json
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import JsonSlices, KeyTexts, place_in_binlog
 
 pytestmark = pytest.mark.quick

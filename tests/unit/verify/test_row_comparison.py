@@ -14,19 +14,19 @@ from kit.cases import for_each
 from kit.table_records import TICDC, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison, FormCarrier
-from airflow_provider_mysql_cdc.cdc.verify.compared_columns import compared_columns
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
+from airflow_provider_mysql_cdc.cdc.verify.event_record import DECIMAL, EventRecord, ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import (
+    CarriedRowComparison,
     ComparedColumns,
+    FormCarrier,
     RowDifference,
     compare_rows,
+    compared_columns,
     is_placeholder,
 )
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import StructureVersion, TableVersions
-from airflow_provider_mysql_cdc.cdc.verify.value_form import DECIMAL, ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.value_meaning import Kind, Meaning, equal_meanings, meaning
 from airflow_provider_mysql_cdc.cdc.verify.written_structures import WrittenStructures
 

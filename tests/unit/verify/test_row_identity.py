@@ -13,21 +13,21 @@ from kit.table_records import TICDC, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
-from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison, FormCarrier
 from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import has_checksums
-from airflow_provider_mysql_cdc.cdc.verify.compared_columns import compared_columns
-from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table
+from airflow_provider_mysql_cdc.cdc.verify.compared_table import IdentitySource, compared_table, row_identity
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind
-from airflow_provider_mysql_cdc.cdc.verify.equal_rows import EqualRowEvent
-from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, row_entry
+from airflow_provider_mysql_cdc.cdc.verify.event_entries import TableEntries, event_entries, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.event_record import DECIMAL, EventRecord, UnreadableRecord, ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, merge_results
-from airflow_provider_mysql_cdc.cdc.verify.row_comparison import RowDifference
-from airflow_provider_mysql_cdc.cdc.verify.row_identity import IdentitySource, row_identity
+from airflow_provider_mysql_cdc.cdc.verify.key_state import EqualRowEvent
+from airflow_provider_mysql_cdc.cdc.verify.row_comparison import (
+    CarriedRowComparison,
+    FormCarrier,
+    RowDifference,
+    compared_columns,
+)
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes, row_values, stored_row
-from airflow_provider_mysql_cdc.cdc.verify.table_entries import TableEntries
-from airflow_provider_mysql_cdc.cdc.verify.value_form import DECIMAL, ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.value_writing import FormChanges, value_in_form
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest

@@ -16,9 +16,8 @@ from airflow_provider_mysql_cdc.cdc.sink.committed_ends import CommittedEnds
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify import record_range, suspect_judge
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table, tables_by_topic
-from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries
+from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, raw_identity
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.record_keys import raw_identity
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import REPAIR_HEADER
 from airflow_provider_mysql_cdc.cdc.verify.suspect_judge import JudgedTable, SuspectJudge
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Suspect, TableSuspects
