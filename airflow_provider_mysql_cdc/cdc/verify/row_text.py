@@ -35,7 +35,7 @@ def stored_row(text: bytes) -> dict[str, Any]:
 
 
 def row_values(text: bytes) -> dict[str, Any]:
-    """Return the values of the row that ``row_bytes`` wrote, without the forms that it carries; long ones as digests."""
+    """Return the values of the row that ``row_bytes`` wrote, without its forms; long ones as digests."""
     return {name: value for name, value in stored_row(text).items() if name != FORMS_MEMBER}
 
 

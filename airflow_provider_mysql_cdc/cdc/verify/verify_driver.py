@@ -85,7 +85,7 @@ class _Verification:
         return None if self._queue is None else (self._queue.offset, len(self._queue.left))
 
     def compare(self, context: BatchContext) -> dict[str, int]:
-        """Compare the next group after a batch, and write the verdicts; return the records by topic that were written."""
+        """Compare the next group after a batch, and write the verdicts; return the records written, by topic."""
         with named_errors(context.cfg):
             queue = self._queue or plan_group_queue(context, self.request, self.spec.run)
             self._queue, counts = queue, dict[str, int]()
