@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
@@ -38,9 +37,6 @@ from airflow_provider_mysql_cdc.cdc.job.task_runner import Shuffle
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
-from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.committed_ends import committed_ends
-from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets_of_topics, topic_config
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows
 from airflow_provider_mysql_cdc.cdc.verify.batch_counts import PartCounts
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import bucket_count
@@ -57,17 +53,15 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
     keys_left,
 )
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.compared_topics import ComparedTopics
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult, merge_results
 from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import (
     TopicFacts,
     chooses_partition_by_key,
-    deletes_old_records,
-    shows_whole_rows,
     unchecked_histories,
     unfinished_tables,
     unjudged_kinds,
 )
-from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.repair_found import most_found
 from airflow_provider_mysql_cdc.cdc.verify.replica import connect_views, replica_settings
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import CarriedRowComparison
@@ -172,11 +166,11 @@ class VerifyRound:
         names = self.names
         # Spark says it by a job of its own, which gets no slot while the stage has them all.
         tasks = self._tasks = self._task_count()
-        tables = compared_tables(context.cfg, names, schema_state.tables)
-        bounds = self._bounds({compared.topic for compared in tables.values()})
+        tables, topics = compared_tables(context.cfg, names, schema_state.tables), ComparedTopics(context)
+        bounds = topics.bounds({compared.topic for compared in tables.values()})
         self._checksum_buckets, buckets = self._bucket_counts(tables.values(), bounds, tasks)
         columns = {compared.number: compared.columns for compared in tables.values()}
-        rules = self._history_rules(tables.values()) if self.request.history else {}
+        rules = topics.history_rules(tables.values()) if self.request.history else {}
         # TiCDC's records say neither their transaction nor their place in the binlog.
         placed = {} if context.cfg.is_ticdc else rules
         transactions = transaction_check(
@@ -184,7 +178,7 @@ class VerifyRound:
             self.request,
             tables.values(),
             placed,
-            lambda topic: bounds.get(topic) or self._bounds_of(topic),
+            lambda topic: bounds.get(topic) or topics.bounds([topic])[topic],
         )
         self._unchecked = transactions.reasons or unchecked_histories(context.cfg, rules)
         self._transaction_topic = transactions.topic
@@ -251,17 +245,6 @@ class VerifyRound:
                 entries += rows + records
         return buckets, min(MAX_BUCKETS, max(tasks, math.ceil(entries / ENTRIES_PER_BUCKET)))
 
-    def _bounds(self, topics: Iterable[str]) -> dict[str, dict[int, tuple[int, int]]]:
-        """Return first offset and end of topics' partitions; none of those that the stream has not written to yet."""
-        topics = sorted(topics)
-        admin, partitions = make_admin(self.context.cfg.kafka_settings()), self._partitions(topics)
-        found = end_offsets_of_topics(admin, partitions, stable=True)
-        return {topic: found.get(topic, {}) for topic in topics}
-
-    def _partitions(self, topics: Iterable[str]) -> dict[str, range]:
-        recorded = self.context.job.latest().topics
-        return {topic: range(recorded[topic].partitions) for topic in topics if topic in recorded}
-
     def _require_committed_bounds(self) -> dict[str, dict[int, tuple[int, int]]]:
         """Return the bounds of all topics to read; tables of which records are hidden are not compared.
 
@@ -271,8 +254,7 @@ class VerifyRound:
         by_topic: dict[str, list[TableId]] = {topic: [] for topic in [self._transaction_topic] if topic}
         for name, compared in self._tables.items():
             by_topic.setdefault(compared.topic, []).append(name)
-        admin = make_admin(self.context.cfg.kafka_settings())
-        ends = committed_ends(admin, self._partitions(sorted(by_topic)))
+        ends = ComparedTopics(self.context).committed(by_topic)
         if (reason := ends.hidden.get(self._transaction_topic)) is not None:
             where = f"topic {self._transaction_topic}"
             raise SinkConnectionError("a topic cannot be read to its end", where=where, why=reason)
@@ -280,9 +262,6 @@ class VerifyRound:
             self._unread.update(dict.fromkeys(by_topic[topic], reason))
             self.context.log(f"verification: tables of topic {topic} are not compared: {reason}")
         return {topic: ends.bounds.get(topic, {}) for topic in by_topic}
-
-    def _bounds_of(self, topic: str) -> dict[int, tuple[int, int]]:
-        return self._bounds([topic])[topic]
 
     def _handlers(self, barrier: TaskBarrier) -> list[TaskHandler]:
         return [
@@ -369,7 +348,7 @@ class VerifyRound:
         self._compared.update({c.topic: bounds_of[c.topic] for c in self._tables.values()})
         for topic, bounds in self._compared.items():
             has_other_keys = any(c.topic == topic and not c.own_key and not c.keyless for c in self._tables.values())
-            self._facts[topic] = self._topic_facts(topic, bounds, has_other_keys=has_other_keys)
+            self._facts[topic] = ComparedTopics(context).facts(topic, bounds, has_other_keys=has_other_keys)
         chunk_rows = rows_per_query(context.cfg, self._tasks)
         with connect_views(context.cfg) as conn, time_limit(context.cfg, conn):
             tables = (compared.table for name, compared in self._tables.items() if name not in self._unread)
@@ -380,20 +359,6 @@ class VerifyRound:
         )
         return PartQueue(chunks, ranges, context.log)
 
-    def _history_rules(self, tables: Collection[ComparedTable]) -> dict[int, HistoryRules]:
-        """Return what holds for the events of each table that have the row's key."""
-        cfg = self.context.cfg
-        sharing = Counter(compared.topic for compared in tables)
-        admin, rules = make_admin(cfg.kafka_settings()), dict[int, HistoryRules]()
-        for compared in tables:
-            config = topic_config(admin, compared.topic) if compared.topic in self.context.job.latest().topics else {}
-            compacted = config is None or "compact" in config.get("cleanup.policy", "")
-            # A tombstone does not name its table.
-            tombstones = cfg[F.TOMBSTONES_ON_DELETE] and sharing[compared.topic] == 1 and not cfg.is_ticdc
-            whole, together = shows_whole_rows(cfg, compared.table), chooses_partition_by_key(cfg, compared)
-            rules[compared.number] = HistoryRules(bool(tombstones), not compacted, cfg.is_ticdc, whole, together)
-        return rules
-
     def _read_versions(self, names: Sequence[TableId], plan: BatchPlan) -> Mapping[TableId, TableVersions]:
         context = self.context
         view = context.job.latest().other_records.get(VIEW_KEY)
@@ -403,13 +368,6 @@ class VerifyRound:
             return versions if offset is None else {name: each.with_view(offset) for name, each in versions.items()}
         view_ts = None if view is None else view.get("commit_ts")
         return {name: each.without_places(view_ts) for name, each in versions.items()}
-
-    def _topic_facts(self, topic: str, bounds: Mapping[int, tuple[int, int]], *, has_other_keys: bool) -> TopicFacts:
-        lost = sum(first for first, _ in bounds.values())
-        wanted = bool(bounds) and (lost or has_other_keys)
-        config = topic_config(make_admin(self.context.cfg.kafka_settings()), topic) if wanted else None
-        compacts = config is not None and "compact" in config.get("cleanup.policy", "")
-        return TopicFacts(lost, config is None or deletes_old_records(config), has_other_keys and compacts)
 
     def _outcome(self, found: BucketResult, checksums: ChecksumResult) -> RoundOutcome:
         context, batch = self.context, self._batch
