@@ -49,11 +49,7 @@ _AddedValue = tuple[Any, ValueForm]
 
 
 class DeclaredColumns:
-    """Say how the structures of one table declare its columns; each structure is looked at once.
-
-    Args:
-        cfg: The connector's configuration.
-    """
+    """Say how the structures of one table declare its columns; each structure is looked at once."""
 
     def __init__(self, cfg: ConnectorConfig) -> None:
         self._cfg, self._known = cfg, dict[int, tuple[Table, ComparedColumns | None]]()

@@ -212,12 +212,7 @@ _MAX_SCHEMAS = 1024
 
 @dataclass(frozen=True, slots=True)
 class AvroPayload:
-    """Hold what a key or value holds.
-
-    Args:
-        value: The values of its fields.
-        schema: Its schema.
-    """
+    """Hold what a key or value holds."""
 
     value: dict[str, Any]
     schema: ReadableSchema

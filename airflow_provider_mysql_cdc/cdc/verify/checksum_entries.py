@@ -111,11 +111,7 @@ def shuffle_bucket(table: int, bucket: int, shuffle_buckets: int) -> int:
 
 
 class ChecksumBlocks:
-    """Collect entries by the shuffle's bucket, and hand on full blocks.
-
-    Args:
-        shuffle_buckets: Number of tasks that compare.
-    """
+    """Collect entries by the shuffle's bucket, and hand on full blocks."""
 
     def __init__(self, shuffle_buckets: int) -> None:
         self.shuffle_buckets = shuffle_buckets

@@ -247,11 +247,7 @@ class ReduceBucket:
     whole: frozenset[int]
 
     def __call__(self, blocks: Iterable[bytes]) -> ComparedBucket:
-        """Compare.
-
-        Args:
-            blocks: Blocks of entries of the bucket, in any order.
-        """
+        """Compare."""
         rows, checksums = BucketFold(self.compare, self.max_found, self.rules, self.moving, self.whole), ChecksumFold()
         for block in blocks:
             if block.startswith(MARK):

@@ -50,13 +50,7 @@ def has_checksums(cfg: ConnectorConfig, compared: ComparedTable) -> bool:
 
 
 def record_slices(cfg: ConnectorConfig, compared: ComparedTable, formats: RecordFormats | None) -> RecordSlices | None:
-    """Return what takes the records of a table apart that has checksums; None where they have to be read.
-
-    Args:
-        cfg: The connector's configuration.
-        compared: The table.
-        formats: The formats of records; None when all of them are JSON.
-    """
+    """Return what takes the records of a table apart that has checksums; None where they have to be read."""
     prefix = value_prefix(cfg, compared.table)
     if prefix is not None:
         return json_slices(cfg, compared.table, prefix)

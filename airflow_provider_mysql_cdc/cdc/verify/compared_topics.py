@@ -24,11 +24,7 @@ from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds
 
 @dataclass(frozen=True, slots=True)
 class ComparedTopics:
-    """Ask about the topics of the tables that are compared after a batch.
-
-    Args:
-        context: The drain after a batch.
-    """
+    """Ask about the topics of the tables that are compared after a batch."""
 
     context: BatchContext
 

@@ -100,12 +100,7 @@ def bucket_of(key: bytes, buckets: int) -> int:
 
 
 def is_sampled(key: bytes, sample_percent: float) -> bool:
-    """Return whether a key belongs to the sample; the same keys do in every verification.
-
-    Args:
-        key: The row's identity, or the fields of its key.
-        sample_percent: Share of the keys, above 0 and at most 100.
-    """
+    """Return whether a key belongs to the sample; the same keys do in every verification."""
     return crc32(key, _SAMPLE_SEED) % SAMPLE_SHARES < sampled_shares(sample_percent)
 
 

@@ -43,12 +43,7 @@ def is_raw(identity: bytes) -> bool:
 
 
 class RecordKeys:
-    """Make the entries of records that are no events, and of those that repairs have written, of one topic.
-
-    Args:
-        tables: The tables of the topic.
-        reader: Reads its records.
-    """
+    """Make the entries of records that are no events, and of those that repairs have written, of one topic."""
 
     def __init__(self, tables: Sequence[ComparedTable], reader: EventReader) -> None:
         self._tables, self._reader = tables, reader
@@ -247,11 +242,6 @@ def history_entry(
 def row_entry(compared: ComparedTable, record: EventRecord, partition: int) -> FoldEntry:
     """Return the entry of a row of the table.
 
-    Args:
-        compared: The table.
-        record: The row, as a record that the product's encoders have written.
-        partition: The record's partition.
-
     Raises:
         UnreadableRecord: The record does not say which row it is about.
     """
@@ -271,12 +261,7 @@ def _stored(compared: ComparedTable, record: EventRecord) -> bytes:
 
 
 class TableEntries:
-    """Make the entries of one table.
-
-    Args:
-        compared: The table.
-        reader: Reads the records of its topic.
-    """
+    """Make the entries of one table."""
 
     def __init__(self, compared: ComparedTable, reader: EventReader) -> None:
         self.compared, self._reader = compared, reader

@@ -57,12 +57,7 @@ class PayloadReader(Protocol):
 
 
 class EnvelopeEvents:
-    """Read the records of a topic of change events, of contract 3.x or 1.9.
-
-    Args:
-        keys: Reads keys.
-        values: Reads values.
-    """
+    """Read the records of a topic of change events, of contract 3.x or 1.9."""
 
     def __init__(self, keys: PayloadReader, values: PayloadReader) -> None:
         self._keys, self._values = keys, values
@@ -133,9 +128,6 @@ class TicdcEvents:
 
     Without the extension (``enable-tidb-extension``) a record does not say whether its row was inserted or updated;
     it is then read as an update.
-
-    Args:
-        lookup_schema: Returns the text of a schema.
     """
 
     def __init__(self, lookup_schema: LookupSchema) -> None:

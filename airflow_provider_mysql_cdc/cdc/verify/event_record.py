@@ -48,12 +48,7 @@ UNWRITTEN = ValueForm("unwritten")
 
 
 class SchemaForms(dict[str, ValueForm]):
-    """Hold the forms of fields with the Connect schema in JSON that says them.
-
-    Args:
-        forms: The forms.
-        schema: The schema.
-    """
+    """Hold the forms of fields with the Connect schema in JSON that says them."""
 
     def __init__(self, forms: Forms, schema: Mapping[str, Any]) -> None:
         super().__init__(forms)

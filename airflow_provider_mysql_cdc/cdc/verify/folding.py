@@ -341,12 +341,7 @@ class BucketFold:
 
 
 def merge_results(results: Iterable[BucketResult], max_found: int) -> BucketResult:
-    """Return the results of all buckets as one.
-
-    Args:
-        results: Results of buckets.
-        max_found: Most differences of each table and kind that are kept.
-    """
+    """Return the results of all buckets as one."""
     merged, kept = BucketResult(), dict[tuple[int, DifferenceKind], int]()
     truncated, older = set[int](), set[int]()
     for result in results:

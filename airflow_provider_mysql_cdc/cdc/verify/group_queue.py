@@ -31,10 +31,6 @@ _MAX_SHOWN_ENTRIES = 5
 def choose_tables(entries: Sequence[str], captured: Iterable[TableId]) -> tuple[TableId, ...]:
     """Return the captured tables that are named, in the order of their names; all of them where none is named.
 
-    Args:
-        entries: Names ``database.table``, or regular expressions for them, as in a signal.
-        captured: The captured tables.
-
     Raises:
         ConfigError: An entry is invalid or matches no captured table, or no table is captured.
     """
@@ -102,10 +98,6 @@ def plan_groups(tables: Iterable[SizedTable], most_rows: int) -> list[tuple[Tabl
     """Return the groups, small tables first; a larger table is a group of its own.
 
     Tables that share a topic are in one group: a tombstone does not name its table, and the topic is read once.
-
-    Args:
-        tables: The tables.
-        most_rows: Rows of a group; 0 for one group of all tables.
     """
     by_topic: dict[str, list[SizedTable]] = {}
     for sized in tables:

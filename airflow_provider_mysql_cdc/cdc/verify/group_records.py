@@ -124,12 +124,7 @@ def read_done(ledger: LedgerState, run: str, basis: str, repair: RepairMode) -> 
 
 
 def done_keys(ledger: LedgerState, *, except_run: str = "") -> Iterator[str]:
-    """Yield the keys of such records.
-
-    Args:
-        ledger: The ledger.
-        except_run: Id of a run whose records are left out.
-    """
+    """Yield the keys of such records."""
     for key, value in ledger.other_records.items():
         if key.startswith(VERIFY_DONE_PREFIX) and (not except_run or value["run"] != except_run):
             yield key

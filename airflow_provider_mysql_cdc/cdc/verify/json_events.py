@@ -24,12 +24,7 @@ _ENDS_OF_NAMES = b'":'
 
 
 def is_exact_json(text: bytes, members: int) -> bool:
-    """Return whether an object has no blanks, no member twice, and texts and numbers as the stream writes them.
-
-    Args:
-        text: The object; its members may be in any order.
-        members: How many it has as it is read.
-    """
+    """Return whether an object has no blanks, no member twice, and texts and numbers as the stream writes them."""
     if _PLAIN.fullmatch(text) is not None:
         return text.count(_ENDS_OF_NAMES) == members
     try:
@@ -59,11 +54,7 @@ _MAX_SCHEMAS = 1024
 
 
 class PlainJson:
-    """Read keys or values without schemas.
-
-    Args:
-        part: ``key`` or ``value``, for messages.
-    """
+    """Read keys or values without schemas."""
 
     def __init__(self, part: str) -> None:
         self._part = part

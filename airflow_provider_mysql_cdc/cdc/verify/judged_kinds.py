@@ -64,14 +64,7 @@ def deletes_old_records(config: Mapping[str, str]) -> bool:
 def unjudged_kinds(
     cfg: ConnectorConfig, table: TableId, topic: TopicFacts, scanned: Mapping[TableId, str] = MappingProxyType({})
 ) -> dict[DifferenceKind, str]:
-    """Return the kinds of differences that cannot be judged for a table, with the reason as the end of a sentence.
-
-    Args:
-        cfg: The connector's configuration.
-        table: The table.
-        topic: Its topic.
-        scanned: Tables whose rows a snapshot is still to read (``unfinished_tables``).
-    """
+    """Return the kinds of differences that cannot be judged for a table, with the reason as the end of a sentence."""
     unjudged: dict[DifferenceKind, str] = {}
     if (reason := scanned.get(table)) is not None:
         unjudged[DifferenceKind.MISSING] = reason

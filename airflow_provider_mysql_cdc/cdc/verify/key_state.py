@@ -65,13 +65,7 @@ class StreamPasses:
         self._last: dict[int, tuple[int, int]] = {}
 
     def start_of(self, partition: int, offset: int, order: int) -> int:
-        """Return the offset of the first record of a record's pass, as far as this object has seen it.
-
-        Args:
-            partition: The record's partition; records of one are given in order.
-            offset: Its offset.
-            order: Where its event is in the binlog.
-        """
+        """Return the offset of the first record of a record's pass, as far as this object has seen it."""
         last_order, start = self._last.get(partition, (order, offset))
         if order < last_order:
             start = offset

@@ -232,11 +232,7 @@ class RowReader:
 
 
 class TopicReader:
-    """Read parts of topics.
-
-    Args:
-        of_task: The tables.
-    """
+    """Read parts of topics."""
 
     def __init__(self, of_task: TaskTables) -> None:
         self._task, self._cfg, inputs = of_task, of_task.cfg, of_task.inputs

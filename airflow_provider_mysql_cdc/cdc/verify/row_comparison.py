@@ -135,14 +135,7 @@ def compare_rows(
 
 @dataclass(frozen=True, slots=True)
 class _ColumnComparison:
-    """Compare the values of one column.
-
-    Args:
-        columns: The table's columns.
-        name: The column's field.
-        form: Form of the table's value.
-        event_form: Form of the event's value.
-    """
+    """Compare the values of one column."""
 
     columns: ComparedColumns
     name: str
@@ -215,12 +208,7 @@ class FormCarrier:
         self._carried: dict[str, list[Any]] = {}
 
     def row_with_forms(self, row: Row, forms: Forms | None) -> Row:
-        """Return a row with the forms that it has to carry.
-
-        Args:
-            row: The row.
-            forms: Forms of its values; None if they are not known.
-        """
+        """Return a row with the forms that it has to carry."""
         if forms is None:
             return row
         if forms is not self._last:

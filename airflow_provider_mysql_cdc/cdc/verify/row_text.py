@@ -17,11 +17,7 @@ FORMS_MEMBER = "\0forms"
 
 
 def row_bytes(row: Mapping[str, Any]) -> bytes:
-    """Return the canonical bytes of a row: JSON with sorted columns, in which long values are digests.
-
-    Args:
-        row: Values by column; bytes are written as hexadecimal text.
-    """
+    """Return the canonical bytes of a row: JSON with sorted columns, in which long values are digests."""
     text = _dumps(row)
     if len(text) <= MAX_VALUE_CHARACTERS:
         return text

@@ -23,9 +23,6 @@ def escapes_as_in_sql(text: bytes) -> bytes:
     Records have characters above U+FFFF as two escapes, and escapes in upper case; JSON_QUOTE writes these characters
     themselves, and escapes of control characters in lower case (MySQL source, ``json_dom.cc``, ``double_quote``). What
     the text means stays the same.
-
-    Args:
-        text: JSON text as the encoders of records write it.
     """
     return _ESCAPES.sub(_escape_in_sql, text) if b"\\u" in text else text
 

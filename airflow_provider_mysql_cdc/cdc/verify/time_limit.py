@@ -23,10 +23,6 @@ from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
 def time_limit(cfg: ConnectorConfig, conn: Any) -> Iterator[None]:
     """Limit each SELECT of a connection, and name the error of one that the server has ended.
 
-    Args:
-        cfg: The connector's configuration.
-        conn: The connection; no other SELECT runs on it meanwhile.
-
     Raises:
         SourceError: The server has ended a SELECT.
     """
@@ -67,12 +63,7 @@ def is_time_limit(error: BaseException) -> bool:
 
 
 def rows_per_query(cfg: ConnectorConfig, tasks: int) -> int:
-    """Return how many rows one query is to read: half as many as fit into its time where the rows are limited.
-
-    Args:
-        cfg: The connector's configuration.
-        tasks: Number of tasks, which share the limit of rows.
-    """
+    """Return how many rows one query is to read: half as many as fit into its time where the rows are limited."""
     rows, limit_ms = cfg[F.SNAPSHOT_CHUNK_ROWS], cfg[F.VERIFY_MAX_EXECUTION_TIME_MS]
     per_second = cfg[F.VERIFY_ROWS_PER_SECOND]
     if not limit_ms or not per_second:

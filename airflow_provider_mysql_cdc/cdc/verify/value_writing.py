@@ -28,11 +28,7 @@ def value_in_form(value: Any, form: ValueForm, wanted: ValueForm) -> Any:
 
 
 class FormChanges:
-    """Write the values of earlier structures in the forms of now.
-
-    Args:
-        forms: The forms of now.
-    """
+    """Write the values of earlier structures in the forms of now."""
 
     def __init__(self, forms: Forms) -> None:
         self._forms = forms
@@ -52,12 +48,7 @@ class FormChanges:
 
 
 def changed_forms(now: Forms, forms: Forms) -> dict[str, tuple[ValueForm, ValueForm]]:
-    """Return the fields whose forms differ from those of now, with both forms.
-
-    Args:
-        now: The forms of now.
-        forms: Other forms; fields that only one side has are left out.
-    """
+    """Return the fields whose forms differ from those of now, with both forms."""
     return {name: (form, now[name]) for name, form in forms.items() if now.get(name, form) != form}
 
 

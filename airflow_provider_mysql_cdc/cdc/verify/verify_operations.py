@@ -22,14 +22,7 @@ from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersio
 
 @dataclass(frozen=True, slots=True)
 class TopicRange:
-    """Name records of a topic.
-
-    Args:
-        topic: The topic.
-        partition: The partition.
-        start: Offset of the first record.
-        end: The offset after the last one.
-    """
+    """Name records of a topic."""
 
     topic: str
     partition: int
@@ -39,12 +32,7 @@ class TopicRange:
 
 @dataclass(frozen=True, slots=True)
 class NextPart:
-    """Answer a task that asks for work: a part of a table or of a topic, or neither when nothing is left.
-
-    Args:
-        chunk: The rows.
-        records: The records.
-    """
+    """Answer a task that asks for work: a part of a table or of a topic, or neither when nothing is left."""
 
     chunk: SnapshotChunk | None = None
     records: TopicRange | None = None
@@ -94,13 +82,7 @@ class UnreadableRecords:
 
 @dataclass(frozen=True, slots=True)
 class UnreadTable:
-    """Report a table that cannot be compared.
-
-    Args:
-        db: Its database.
-        table: Its name.
-        reason: Why.
-    """
+    """Report a table that cannot be compared."""
 
     db: str
     table: str
@@ -118,12 +100,7 @@ class UnreadTable:
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """Name a table.
-
-    Args:
-        db: Its database.
-        table: Its name.
-    """
+    """Name a table."""
 
     db: str
     table: str
@@ -157,12 +134,7 @@ MAX_RANGE_RECORDS = 500_000
 
 
 def topic_ranges(topic: str, bounds: dict[int, tuple[int, int]]) -> list[TopicRange]:
-    """Return the parts of a topic.
-
-    Args:
-        topic: The topic.
-        bounds: First offset, and the offset after the last record, by partition.
-    """
+    """Return the parts of a topic."""
     return [
         TopicRange(topic, partition, start, min(start + MAX_RANGE_RECORDS, end))
         for partition, (first, end) in sorted(bounds.items())
@@ -171,13 +143,7 @@ def topic_ranges(topic: str, bounds: dict[int, tuple[int, int]]) -> list[TopicRa
 
 
 class PartQueue:
-    """Hand out parts, and log how many are left.
-
-    Args:
-        chunks: Parts of tables.
-        ranges: Parts of topics.
-        log: Takes one line of text.
-    """
+    """Hand out parts, and log how many are left."""
 
     def __init__(self, chunks: Sequence[SnapshotChunk], ranges: Sequence[TopicRange], log: Log) -> None:
         self._parts: list[NextPart] = [*(NextPart(chunk=chunk) for chunk in chunks)]

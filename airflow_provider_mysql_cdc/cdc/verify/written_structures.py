@@ -66,10 +66,6 @@ class WrittenStructures:
     def require_own(self, event: EventRecord, *, has_key: bool) -> None:
         """Check that an event is one that the stream may have written under a structure of the table.
 
-        Args:
-            event: The event.
-            has_key: Whether the records of the present structure have keys.
-
         Raises:
             UnreadableRecord: It has no key although the table had one, or it has other columns or another schema.
         """
