@@ -6,6 +6,8 @@ the column was                            its value in an event that lacks it
 added, nullable without default           null
 added with a literal as default           that literal; not known where it is a time in a session's zone, where the
                                           column's values are changed (masks, hashes), and in TiCDC's protocol
+added before the history, which was       today's default; a value that differs from that is not judged
+recorded anew
 added otherwise: AUTO_INCREMENT,          none: the server computed a value for each row that no event tells, so the
 CURRENT_TIMESTAMP, an expression,         column stays out of the row, which differs from that of the table
 generated, NOT NULL without default
@@ -28,6 +30,7 @@ from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.verify.event_record import (
+    GUESSED,
     UNKNOWN_STRUCTURE,
     UNWRITTEN,
     EventRecord,
@@ -124,7 +127,11 @@ class AddedColumns:
         row = event.after or {}
         version, then = self._origins_since(structure).get(self._columns[name].name, (structure, ""))
         if version != structure:
-            return self._told(version, then)
+            told = self._told(version, then)
+            if not (self._placed and structure == BEFORE_HISTORY and version == 0):
+                return told
+            # The history was recorded anew: its first structure has today's default, not the one that filled the rows.
+            return _NOT_KNOWN if told is None or told == _NOT_KNOWN else (told[0], GUESSED)
         if not then:
             return None
         column = self._column(version, then)
@@ -132,8 +139,8 @@ class AddedColumns:
         if field not in row:
             return None
         forms = self._now.forms if event.forms is None else event.forms
-        then = self._declared.of(self._tables[version])
-        return row[field], forms.get(field) or (UNKNOWN_FORM if then is None else self._form(then, column))
+        declared = self._declared.of(self._tables[version])
+        return row[field], forms.get(field) or (UNKNOWN_FORM if declared is None else self._form(declared, column))
 
     def _newest_with(self, fields: Set[str]) -> int:
         """Return the number of the newest structure that has these fields alone."""
