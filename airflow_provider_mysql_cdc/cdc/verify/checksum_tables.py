@@ -103,7 +103,7 @@ def differing_keys(
                 found[compared.table.id] = DifferingKeys(compared.table, buckets[number])
             continue
         differing, count = result.differing.get(number, set()), buckets[number]
-        if number in result.unjudged or len(differing) * 2 > count:
+        if number in result.unjudged:
             found[compared.table.id] = DifferingKeys(compared.table, count)
         elif differing:
             found[compared.table.id] = DifferingKeys(compared.table, count, frozenset(differing))

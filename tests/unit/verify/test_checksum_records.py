@@ -475,7 +475,7 @@ def test_what_differs_is_compared_row_by_row() -> None:
     # Tasks of table 4 disagree; of 3 and 5, all have compared rows.
     assert {name.table: keys.differing for name, keys in found.items()} == {
         "t0": frozenset({2}),
-        "t1": None,
+        "t1": frozenset(range(6)),
         "t2": None,
         "t4": None,
     }
