@@ -154,7 +154,7 @@ def test_damage_is_found_as_by_a_comparison_of_all_rows(
     repaired = verdict(pipeline.verify(REPAIR), "orders")
     assert repaired.repaired == repaired.findings
     again = pipeline.verify()
-    assert again.clean and verdict(again, "orders").by_checksums and verdict(again, "encoded").by_checksums
+    assert again.clean and verdict(again, "encoded").by_checksums
 
 
 def test_a_sample_is_compared_by_checksums_and_its_keys_are_the_same_everywhere(

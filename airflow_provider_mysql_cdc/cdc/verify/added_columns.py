@@ -105,6 +105,7 @@ class AddedColumns:
         row = event.after
         if row is None or self._columns.keys() <= row.keys():
             return event
+        is_guess = structure == BEFORE_HISTORY
         if structure == UNKNOWN_STRUCTURE and (structure := self._newest_with(row.keys())) == UNKNOWN_STRUCTURE:
             if not self._cfg.is_ticdc:
                 return event
@@ -114,7 +115,7 @@ class AddedColumns:
         is_marked = event.forms is not None and not (self._placed and structure == BEFORE_HISTORY)
         had = {name for name, form in (event.forms or {}).items() if is_marked and form == UNWRITTEN}
         for name in sorted(self._columns.keys() - row.keys() - had):
-            value = self._value_in(event, name, structure)
+            value = self._value_in(event, name, structure, is_guess=is_guess)
             if value is not None:
                 found[name] = value
         if not found:
@@ -122,13 +123,13 @@ class AddedColumns:
         values = {name: value for name, (value, _) in found.items()}
         return replace(event, after={**row, **values}, forms=self._forms_with(event.forms, found))
 
-    def _value_in(self, event: EventRecord, name: str, structure: int) -> _AddedValue | None:
+    def _value_in(self, event: EventRecord, name: str, structure: int, *, is_guess: bool) -> _AddedValue | None:
         """Return the value of a column that an event lacks, and its form; None where it is not told."""
         row = event.after or {}
         version, then = self._origins_since(structure).get(self._columns[name].name, (structure, ""))
         if version != structure:
             told = self._told(version, then)
-            if not (self._placed and structure == BEFORE_HISTORY and version == 0):
+            if not is_guess or version > 0:
                 return told
             # The history was recorded anew: its first structure has today's default, not the one that filled the rows.
             return _NOT_KNOWN if told is None or told == _NOT_KNOWN else (told[0], GUESSED)

@@ -116,6 +116,7 @@ class EventRecord:
         transaction: The transaction block; None if there is none.
         key_bytes: The key as it is.
         key_exact: Whether the key is in the bytes that the stream writes for its fields, in their order.
+        written_ms: When the record was written, where it does not say its place in the binlog; 0 otherwise.
     """
 
     op: str
@@ -129,6 +130,7 @@ class EventRecord:
     transaction: Row | None = None
     key_bytes: bytes | None = field(default=None, compare=False)
     key_exact: bool = field(default=True, compare=False)
+    written_ms: int = field(default=0, compare=False)
 
 
 class EventReader(Protocol):

@@ -292,6 +292,8 @@ class TopicReader:
         """Add the entries of a record; return why it is no event, where it is not known which row it is about."""
         try:
             event = self._task.reader(topic).read(record.key, record.value, record.headers)
+            if not event.source or self._cfg.is_ticdc:
+                event = replace(event, written_ms=record.timestamp_ms)
             counter.add(event, record)
             self._add_event(topic, event, record)
         except UnreadableRecord as error:

@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import column_renames
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row
 from airflow_provider_mysql_cdc.cdc.verify.source_place import place_order, source_order
 
-_PLACES = ("view_ts", "moved_back")
+_PLACES = ("view_ts", "moved_back", "began_ms")
 _MAY_RENAME = re.compile(r"\b(?:RENAME|CHANGE)\b", re.IGNORECASE)
 _DROPS_AND_ADDS = re.compile(r"\bDROP\b.*\bADD\b|\bADD\b.*\bDROP\b", re.IGNORECASE | re.DOTALL)
 
@@ -113,6 +113,7 @@ class TableVersions:
         repeated: What was read again of the past of the last snapshot; None if nothing was.
         unplaced: In place of ``versions`` the structures, where events do not say their place, as in TiCDC's
             protocol.
+        began_ms: When the history was begun, which may have been recorded anew; None if it is empty.
     """
 
     versions: tuple[StructureVersion, ...]
@@ -121,10 +122,11 @@ class TableVersions:
     moved_back: int | None = None
     repeated: RepeatedRange | None = None
     unplaced: tuple[StructureVersion, ...] = ()
+    began_ms: int | None = None
 
     def without_places(self, view_ts: int | None) -> TableVersions:
         """Return the structures alone."""
-        return TableVersions((), view_ts=view_ts, unplaced=self.versions)
+        return TableVersions((), view_ts=view_ts, unplaced=self.versions, began_ms=self.began_ms)
 
     def with_view(self, view: BinlogOffset) -> TableVersions:
         """Return the versions with what was read again of a snapshot's past."""
@@ -141,6 +143,7 @@ class TableVersions:
             "one_binlog": self.one_binlog,
             "view_ts": self.view_ts,
             "moved_back": self.moved_back,
+            "began_ms": self.began_ms,
             "repeated": None if repeated is None else [repeated.start, repeated.view, repeated.gtids],
             "unplaced": [version.to_json() for version in self.unplaced],
         }
@@ -152,9 +155,9 @@ class TableVersions:
         versions, unplaced = (
             tuple(map(StructureVersion.from_record, record.objects(name))) for name in ("versions", "unplaced")
         )
-        view_ts, moved_back = map(record.integer_or_none, _PLACES)
+        view_ts, moved_back, began_ms = map(record.integer_or_none, _PLACES)
         repeated = None if data["repeated"] is None else RepeatedRange(*data["repeated"])
-        return cls(versions, record.flag("one_binlog"), view_ts, moved_back, repeated, unplaced)
+        return cls(versions, record.flag("one_binlog"), view_ts, moved_back, repeated, unplaced, began_ms)
 
 
 def read_versions(
@@ -183,7 +186,7 @@ def find_versions(
     found = _FoundVersions(tables)
     described: BinlogOffset | None = None
     for record in records:
-        found.note_server(record.position)
+        found.note_record(record)
         if described is not None and not record.snapshot:
             found.note(described, replayed.structures().tables)
             described = None
@@ -211,6 +214,7 @@ class _FoundVersions:
         self._servers: set[str] = set()
         self._described: BinlogOffset | None = None
         self._moved_back: int | None = None
+        self._began_ms: int | None = None
 
     def note_description(self, position: BinlogOffset) -> None:
         """Add a description of all structures."""
@@ -219,9 +223,10 @@ class _FoundVersions:
             places = [place_order(position)] + ([] if self._moved_back is None else [self._moved_back])
             self._moved_back = min(places)
 
-    def note_server(self, position: BinlogOffset) -> None:
-        """Add the server of a record, which may be one that the stream has left: its events are still in the topics."""
-        self._servers.add((position.server_uuid or "").lower())
+    def note_record(self, record: HistoryRecord) -> None:
+        """Add a record's server, which the stream may have left: its events are still in the topics; and its time."""
+        self._servers.add((record.position.server_uuid or "").lower())
+        self._began_ms = record.ts_ms if self._began_ms is None else self._began_ms
 
     def note(
         self, position: BinlogOffset, structures: Mapping[TableId, Table], statement: HistoryRecord | None = None
@@ -256,7 +261,8 @@ class _FoundVersions:
         in_order = all(comparable(a, b) and not moves_back(a, b) for a, b in pairwise(places))
         one_binlog = len(servers) <= 1 and in_order
         versions = {name: tuple(self._versions.get(name, ())) for name in self._tables}
-        return {name: TableVersions(each, one_binlog, None, self._moved_back) for name, each in versions.items()}
+        facts = one_binlog, None, self._moved_back
+        return {name: TableVersions(each, *facts, began_ms=self._began_ms) for name, each in versions.items()}
 
 
 def renamed_columns(statement: HistoryRecord, table: TableId, before: Table) -> tuple[tuple[str, str], ...]:

@@ -45,6 +45,7 @@ class WrittenStructures:
         self._key_now = record_forms(cfg, table, table_options.table_options(cfg, table))[0]
         self._versions, self.one_binlog = versions.versions, versions.one_binlog
         self.view_ts, self.repeated = versions.view_ts, versions.repeated
+        self._began_ms = versions.began_ms or 0
         self._begins = [place_order(version.position) for version in versions.versions]
         self._forms: dict[int, tuple[Forms, Forms]] = {}
         self._same: dict[int, frozenset[str]] = {}
@@ -71,12 +72,11 @@ class WrittenStructures:
         """
         if event.op in ("", "t") or not self._written:
             return
-        if not self._unplaced:
-            if self._is_before_history(event.source):
-                self._schemas.require("value", event.forms, with_columns=False)
-                return
-            if event.key is None and has_key and self._was_keyed(event.source):
-                raise UnreadableRecord("the event has no key, although its table has one")
+        if self.is_before_history(event):
+            self._schemas.require("value", event.forms, with_columns=False)
+            return
+        if not self._unplaced and event.key is None and has_key and self._was_keyed(event.source):
+            raise UnreadableRecord("the event has no key, although its table has one")
         for name, row in (("before", event.before), ("after", event.after)):
             if row is not None:
                 require_members(row, self._fields, name)
@@ -92,6 +92,8 @@ class WrittenStructures:
         order = tuple(event.key)
         if not event.key_exact or (order not in self._key_orders and frozenset(order) in self._key_sets):
             return False
+        if self.is_before_history(event):
+            return True
         try:
             self._schemas.require("key", event.key_forms)
         except UnreadableRecord:
@@ -117,9 +119,11 @@ class WrittenStructures:
         """Return whether an event says that the last snapshot has read rows of the table, whose past was read again."""
         return self.repeated is not None and self.repeated.is_view(event) and not is_repair(headers)
 
-    def _is_before_history(self, source: Row) -> bool:
+    def is_before_history(self, event: EventRecord) -> bool:
         """Return whether the history does not say what the table was like then, because it was recorded anew."""
-        return self.one_binlog and 0 < source_order(source) < self._begins[0]
+        if event.written_ms:
+            return event.written_ms < self._began_ms
+        return bool(self._versions) and self.one_binlog and 0 < source_order(event.source) < self._begins[0]
 
     def _was_keyed(self, source: Row) -> bool:
         number = self._structure_of(source)
@@ -149,7 +153,7 @@ class WrittenStructures:
         A value is excused only where the history shows that its column was declared otherwise at the event's place, or
         was not there: a column that the record lacks although its table had it is marked as ``UNWRITTEN``.
         """
-        if not event.op:
+        if not event.op or (self._unplaced and self.is_before_history(event)):
             return event
         number = self._structure_of(event.source) if self.has_changed else 0
         forms, key_forms = self._forms_in(event, number)
@@ -194,8 +198,9 @@ class WrittenStructures:
     def with_added_columns(self, event: EventRecord) -> EventRecord:
         """Return an event that was completed with the columns that the table got later, as far as they are known."""
         if not self._versions:
-            return self._added.complete(event, UNKNOWN_STRUCTURE) if self._cfg.is_ticdc else event
-        before = self._is_before_history(event.source)
+            structure = BEFORE_HISTORY if self.is_before_history(event) else UNKNOWN_STRUCTURE
+            return self._added.complete(event, structure) if self._cfg.is_ticdc else event
+        before = self.is_before_history(event)
         return self._added.complete(event, BEFORE_HISTORY if before else self._structure_of(event.source))
 
     def _structure_of(self, source: Row) -> int:
