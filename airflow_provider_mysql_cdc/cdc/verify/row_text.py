@@ -36,17 +36,11 @@ def row_values(text: bytes) -> dict[str, Any]:
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Return whether two values are written alike, of which either may be carried as its digest.
+    """Return whether two values are written alike.
 
     In Python, true equals 1, 1 equals 1.0, and -0.0 equals 0.0; their texts differ.
     """
-    return _dumps(one) == _dumps(other) or (
-        _is_digest(one) != _is_digest(other) and _shortened(one) == _shortened(other)
-    )
-
-
-def _is_digest(value: Any) -> bool:
-    return isinstance(value, str) and value.startswith(DIGEST_MARK)
+    return _dumps(one) == _dumps(other)
 
 
 def _shortened(value: Any) -> Any:
