@@ -22,7 +22,6 @@ NUMBERED = {"snapshot.chunk.rows": "4", "topic.creation.default.partitions": "3"
 FORMS: dict[str, dict[str, str]] = {
     "plain": PLAIN,
     "schemas": {},
-    "key-schema-only": {"value.converter.schemas.enable": "false"},
     "contract-1.9": {"event.contract": "1.9"},
     "modes": {
         "decimal.handling.mode": "string",
@@ -119,13 +118,8 @@ def test_all_types_verify_clean(form: str, properties: dict[str, str], root: Any
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    "parts", [("key", "value"), pytest.param(("value",), marks=pytest.mark.exhaustive)], ids=["avro", "avro-values"]
-)
-def test_avro_verifies_clean(
-    parts: tuple[str, ...], properties: dict[str, str], registry: str, root: Any, database: str
-) -> None:
-    require_all_types(Pipeline(properties | NUMBERED | avro(registry, *parts)), root, database)
+def test_avro_verifies_clean(properties: dict[str, str], registry: str, root: Any, database: str) -> None:
+    require_all_types(Pipeline(properties | NUMBERED | avro(registry)), root, database)
 
 
 def require_all_types(pipeline: Pipeline, root: Any, database: str) -> None:

@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running, end_run
 from airflow_provider_mysql_cdc.cdc.operate.settle_verification import settle_verification
 from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import verification_of_run
-from airflow_provider_mysql_cdc.cdc.verify import verify_task
+from airflow_provider_mysql_cdc.cdc.verify import part_readers
 from airflow_provider_mysql_cdc.cdc.verify.report_text import report_text
 from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
@@ -201,7 +201,7 @@ def test_it_reads_no_more_rows_per_second_than_it_may(
     pipeline.snapshot()
     for limit in ("0", "1"):
         clock = Clock()
-        monkeypatch.setattr(verify_task, "time", clock)
+        monkeypatch.setattr(part_readers, "time", clock)
         pipeline.properties["verify.rows.per.second"] = limit
         assert pipeline.verify().clean
         assert (sum(clock.slept) > 60) is (limit == "1"), f"80 rows in two tasks, at most {limit} a second"

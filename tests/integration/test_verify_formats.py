@@ -96,7 +96,7 @@ def test_every_format(root: Any, properties: dict[str, str], database: str, regi
     assert found == {3: {"n", "price"}, 2: {"data", "j"}}
 
 
-@pytest.mark.parametrize("name", many(["avro"], ["json with schemas", "json", "avro"]))
+@pytest.mark.parametrize("name", many(["avro"], ["json", "avro"]))
 def test_other_message_keys(root: Any, properties: dict[str, str], database: str, registry: str, name: str) -> None:
     keys = {"message.key.columns": f"{database}.orders:name", "snapshot.chunk.rows": "10"}
     pipeline = Pipeline(properties | properties_of(name, registry) | keys)

@@ -12,7 +12,7 @@ from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.sink import committed_ends
-from airflow_provider_mysql_cdc.cdc.verify import listed_keys, verify_round
+from airflow_provider_mysql_cdc.cdc.verify import compared_topics, listed_keys
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind as Kind
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import NotCompared
@@ -42,7 +42,7 @@ def pipeline(properties: dict[str, str], root: Any, database: str, monkeypatch: 
     def soon(admin: Any, topics: Any) -> committed_ends.CommittedEnds:
         return committed_ends.committed_ends(admin, topics, wait_s=1.0)
 
-    for module in (verify_round, listed_keys):
+    for module in (compared_topics, listed_keys):
         monkeypatch.setattr(module, "committed_ends", soon)
     execute(
         root,

@@ -178,3 +178,27 @@ def test_a_key_in_place_of_the_row_and_a_longer_key_are_found(
     assert verdict(pipeline.verify(REPAIR), "t").repaired == {Kind.DIFFERING: 1, Kind.GHOST: 1}
     assert pipeline.verify(HISTORY).clean
     assert [r.value is None for r in pipeline.records("t") if r.key == longer] == [False, True]
+
+
+@pytest.mark.parametrize("extended", ["false", pytest.param("true", marks=pytest.mark.exhaustive)])
+def test_records_from_before_a_history_that_was_recorded_anew_are_no_differences(
+    pipeline: Pipeline, root: Any, database: str, registry: str, extended: str
+) -> None:
+    ticdc = {"value.format": "ticdc-avro", "schema-registry": registry, "enable-tidb-extension": extended}
+    pipeline.properties |= ticdc
+    name = f"`{database}`.t"
+    execute(
+        root, f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)", f"INSERT INTO {name} VALUES (1, 1), (2, 2), (3, 3)"
+    )
+    pipeline.snapshot()
+    execute(root, f"ALTER TABLE {name} DROP v, ADD w INT", f"UPDATE {name} SET w = 7 WHERE id = 1")
+    execute(root, f"DELETE FROM {name} WHERE id = 2")
+    pipeline.drain()
+    pipeline.properties["snapshot.mode"] = "recovery"
+    pipeline.snapshot()
+    pipeline.properties["snapshot.mode"] = "initial"
+    for request in (VerifyRequest(), HISTORY):
+        found = verdict(pipeline.verify(request), "t")
+        assert not found.findings and found.rows == 2, (request, found)
+    execute(root, "SET sql_log_bin = 0", f"DELETE FROM {name} WHERE id = 3", "SET sql_log_bin = 1")
+    assert verdict(pipeline.verify(), "t").findings == {Kind.GHOST: 1}

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.verify import checksum_reader, verify_task
+from airflow_provider_mysql_cdc.cdc.verify import checksum_reader, part_readers
 
 
 def before_reading(monkeypatch: pytest.MonkeyPatch, call: Callable[[str], None]) -> None:
     """Call a function with the topic before a part of it is read, for checksums or record by record."""
-    for module, name in ((verify_task, "read_messages"), (checksum_reader, "read_messages")):
+    for module, name in ((part_readers, "read_messages"), (checksum_reader, "read_messages")):
         monkeypatch.setattr(module, name, _calling(getattr(module, name), call))
 
 

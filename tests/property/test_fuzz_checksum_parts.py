@@ -15,11 +15,11 @@ from kit.avro_rig import avro
 from kit.cases import for_each
 from kit.table_records import SOURCE, TableRecords
 
-from airflow_provider_mysql_cdc.cdc.verify.checksum_parts import ChecksumParts, checksum_parts
-from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table
+from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import RecordSlices
+from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import record_slices
+from airflow_provider_mysql_cdc.cdc.verify.compared_table import RowIdentity, compared_table
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader
-from airflow_provider_mysql_cdc.cdc.verify.row_identity import RowIdentity
 
 pytestmark = pytest.mark.quick
 TABLE = (
@@ -46,7 +46,7 @@ FORMATS = {
 class Written:
     """Records of a table, and what reads them."""
 
-    parts: ChecksumParts
+    slices: RecordSlices
     reader: EventReader
     identity: RowIdentity
     records: tuple[tuple[bytes, bytes], ...]
@@ -66,10 +66,10 @@ def written(name: str, key: str) -> Written:
         row = records.row("1", "ä", 'Ü\n"x"', '{"a":1}', b"\x00\xff", "0.5")[1] or b""
         head, tail = row[: row.index(b'{"before":null,"after":')], row[row.index(b',"source":{') :]
         found = [(key, _event(head, event, tail)) for event, (key, _) in zip(EVENTS, found, strict=True)]
-    parts = checksum_parts(records.cfg, compared, records.formats, sums_in_sql=True)
-    assert parts is not None
+    slices = record_slices(records.cfg, compared, records.formats)
+    assert slices is not None
     reader = event_reader(records.cfg, records.topic, records.schemas.lookup)
-    return Written(parts, reader, compared.identity, tuple((k or b"", v or b"") for k, v in found))
+    return Written(slices, reader, compared.identity, tuple((k or b"", v or b"") for k, v in found))
 
 
 def _event(head: bytes, event: tuple[str, Any, Any], tail: bytes) -> bytes:
@@ -83,18 +83,18 @@ def _event(head: bytes, event: tuple[str, Any, Any], tail: bytes) -> bytes:
 def test_sound_records_need_not_be_read(name: str, key: str) -> None:
     records = written(name, key)
     for key_bytes, value in records.records:
-        assert records.parts.of_events.of_event(value) is not None, value
+        assert records.slices.row_after(value) is not None, value
         if key != "d":
-            assert records.parts.keys.fields_of(key_bytes) is not None
+            assert records.slices.fields_of(key_bytes) is not None
 
 
 @given(st.sampled_from(tuple(FORMATS)), st.integers(0, 3), st.data())
 def test_an_event_that_is_not_read_could_be(name: str, number: int, data: st.DataObject) -> None:
     records = written(name, "id")
     key, sound = records.records[number]
-    expected = records.parts.of_events.of_event(sound)
+    expected = records.slices.row_after(sound)
     value = data.draw(changed(sound))
-    after = records.parts.of_events.of_event(value)
+    after = records.slices.row_after(value)
     if after is None or after != expected:
         return
     event = records.reader.read(key, value)
@@ -107,7 +107,7 @@ def test_a_key_that_is_not_read_has_the_bytes_of_no_other(name: str, key: str, d
     records = written(name, key)
     sound, value = records.records[0]
     key_bytes = data.draw(changed(sound))
-    fields = records.parts.keys.fields_of(key_bytes)
+    fields = records.slices.fields_of(key_bytes)
     if fields is not None:
         records.reader.read(key_bytes, value)
-        assert key_bytes == sound or fields != records.parts.keys.fields_of(sound)
+        assert key_bytes == sound or fields != records.slices.fields_of(sound)

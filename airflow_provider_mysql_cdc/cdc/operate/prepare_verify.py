@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_table
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
 from airflow_provider_mysql_cdc.cdc.sink.topics import describe_topics
-from airflow_provider_mysql_cdc.cdc.verify.chosen_tables import choose_tables
+from airflow_provider_mysql_cdc.cdc.verify.group_queue import choose_tables
 from airflow_provider_mysql_cdc.cdc.verify.replica import replica_settings
 from airflow_provider_mysql_cdc.cdc.verify.replica_checks import check_replica
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest

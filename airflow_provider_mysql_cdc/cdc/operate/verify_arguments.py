@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import parse_tables
-from airflow_provider_mysql_cdc.cdc.verify.chosen_tables import check_entries
+from airflow_provider_mysql_cdc.cdc.verify.group_queue import check_entries
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import MAX_EXAMPLES, RepairMode, VerifyRequest
 
 _REPAIR_MODES = {

@@ -6,6 +6,8 @@ the column was                            its value in an event that lacks it
 added, nullable without default           null
 added with a literal as default           that literal; not known where it is a time in a session's zone, where the
                                           column's values are changed (masks, hashes), and in TiCDC's protocol
+added before the history, which was       today's default; a value that differs from that is not judged
+recorded anew
 added otherwise: AUTO_INCREMENT,          none: the server computed a value for each row that no event tells, so the
 CURRENT_TIMESTAMP, an expression,         column stays out of the row, which differs from that of the table
 generated, NOT NULL without default
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -26,11 +29,16 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.unavailable import unavailabl
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
-from airflow_provider_mysql_cdc.cdc.verify.compared_columns import column_field, compared_columns
-from airflow_provider_mysql_cdc.cdc.verify.event_record import UNKNOWN_STRUCTURE, EventRecord
-from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
+from airflow_provider_mysql_cdc.cdc.verify.event_record import (
+    GUESSED,
+    UNKNOWN_STRUCTURE,
+    UNWRITTEN,
+    EventRecord,
+    Forms,
+    ValueForm,
+)
+from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns, column_field, compared_columns
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import StructureVersion
-from airflow_provider_mysql_cdc.cdc.verify.value_form import UNWRITTEN, Forms, ValueForm
 
 UNKNOWN_FORM = ValueForm("unknown")
 """Stands for a form that is not known, because the event may be of several structures."""
@@ -43,9 +51,20 @@ _Origin = tuple[int, str]
 _AddedValue = tuple[Any, ValueForm]
 
 
-def _unwritten(forms: Forms) -> frozenset[str]:
-    """Return the columns that the table had when a record was written that lacks them."""
-    return frozenset(name for name, form in forms.items() if form == UNWRITTEN)
+class DeclaredColumns:
+    """Say how the structures of one table declare its columns; each structure is looked at once."""
+
+    def __init__(self, cfg: ConnectorConfig) -> None:
+        self._cfg, self._known = cfg, dict[int, tuple[Table, ComparedColumns | None]]()
+
+    def of(self, table: Table) -> ComparedColumns | None:
+        """Return the columns of a structure; None where one could not be represented, so there is no event of it."""
+        if id(table) not in self._known:
+            columns = None
+            with suppress(SchemaError):
+                columns = compared_columns(self._cfg, table)
+            self._known[id(table)] = table, columns
+        return self._known[id(table)][1]
 
 
 class AddedColumns:
@@ -56,16 +75,22 @@ class AddedColumns:
         table: The structure of now.
         now: Its columns.
         versions: All structures that the table has had; empty where they are not known.
+        declared: Says how they declare their columns.
     """
 
     def __init__(
-        self, cfg: ConnectorConfig, table: Table, now: ComparedColumns, versions: Sequence[StructureVersion]
+        self,
+        cfg: ConnectorConfig,
+        table: Table,
+        now: ComparedColumns,
+        versions: Sequence[StructureVersion],
+        declared: DeclaredColumns,
     ) -> None:
         self._cfg, self._now, self._placed = cfg, now, bool(versions) and not cfg.is_ticdc
         self._tables = [version.table for version in versions] or [table]
         self._renamed = [dict(version.renamed) for version in versions] or [{}]
         self._columns = {f: c for c in table.columns if (f := column_field(cfg, c)) in self._now.declared}
-        self._fields: Sequence[Set[str]] | None = None
+        self._declared = declared
         self._origins: dict[int, Mapping[str, _Origin]] = {}
         self._values: dict[_Origin, _AddedValue | None] = {}
         self._forms: dict[tuple[int, tuple[str, ...]], tuple[Forms | None, Forms]] = {}
@@ -80,6 +105,7 @@ class AddedColumns:
         row = event.after
         if row is None or self._columns.keys() <= row.keys():
             return event
+        is_guess = structure == BEFORE_HISTORY
         if structure == UNKNOWN_STRUCTURE and (structure := self._newest_with(row.keys())) == UNKNOWN_STRUCTURE:
             if not self._cfg.is_ticdc:
                 return event
@@ -87,9 +113,9 @@ class AddedColumns:
         found: dict[str, _AddedValue] = {}
         # What the table had before its history, the mark cannot know.
         is_marked = event.forms is not None and not (self._placed and structure == BEFORE_HISTORY)
-        had = _unwritten(event.forms or {}) if is_marked else frozenset()
+        had = {name for name, form in (event.forms or {}).items() if is_marked and form == UNWRITTEN}
         for name in sorted(self._columns.keys() - row.keys() - had):
-            value = self._value_in(event, name, structure)
+            value = self._value_in(event, name, structure, is_guess=is_guess)
             if value is not None:
                 found[name] = value
         if not found:
@@ -97,12 +123,16 @@ class AddedColumns:
         values = {name: value for name, (value, _) in found.items()}
         return replace(event, after={**row, **values}, forms=self._forms_with(event.forms, found))
 
-    def _value_in(self, event: EventRecord, name: str, structure: int) -> _AddedValue | None:
+    def _value_in(self, event: EventRecord, name: str, structure: int, *, is_guess: bool) -> _AddedValue | None:
         """Return the value of a column that an event lacks, and its form; None where it is not told."""
         row = event.after or {}
         version, then = self._origins_since(structure).get(self._columns[name].name, (structure, ""))
         if version != structure:
-            return self._told(version, then)
+            told = self._told(version, then)
+            if not is_guess or version > 0:
+                return told
+            # The history was recorded anew: its first structure has today's default, not the one that filled the rows.
+            return _NOT_KNOWN if told is None or told == _NOT_KNOWN else (told[0], GUESSED)
         if not then:
             return None
         column = self._column(version, then)
@@ -110,19 +140,14 @@ class AddedColumns:
         if field not in row:
             return None
         forms = self._now.forms if event.forms is None else event.forms
-        return row[field], forms.get(field) or self._form(self._tables[version], column)
+        declared = self._declared.of(self._tables[version])
+        return row[field], forms.get(field) or (UNKNOWN_FORM if declared is None else self._form(declared, column))
 
     def _newest_with(self, fields: Set[str]) -> int:
         """Return the number of the newest structure that has these fields alone."""
-        if self._fields is None:
-            self._fields = [self._fields_of(table) for table in self._tables]
-        return next((n for n in reversed(range(len(self._fields))) if self._fields[n] == fields), UNKNOWN_STRUCTURE)
-
-    def _fields_of(self, table: Table) -> Set[str]:
-        try:
-            return frozenset(compared_columns(self._cfg, table).declared)
-        except SchemaError:  # one of its columns could not be represented, so there is no event of it
-            return frozenset()
+        declared = [None if (found := self._declared.of(table)) is None else found.declared for table in self._tables]
+        numbers = (n for n, each in enumerate(declared) if each is not None and each.keys() == fields)
+        return max(numbers, default=UNKNOWN_STRUCTURE)
 
     def _origins_since(self, structure: int) -> Mapping[str, _Origin]:
         """Return where the columns of now come from, seen from a structure."""
@@ -155,24 +180,24 @@ class AddedColumns:
     def _find_told(self, table: Table, column: Column) -> _AddedValue | None:
         if not column.has_known_default:
             return None
+        if (then := self._declared.of(table)) is None:
+            return _NOT_KNOWN
         options = table_options.table_options(self._cfg, table)
         change = options.treatment(column).change
         if change is not None and (column.default is not None or change.text):
             return _NOT_KNOWN
-        try:
-            form = self._form(table, column)
-            if column.default is None:
-                return None, form
-        except (SchemaError, KeyError):
+        if column_field(self._cfg, column) not in then.declared:
             return _NOT_KNOWN
+        form = self._form(then, column)
+        if column.default is None:
+            return None, form
         # What the server fills rows with is what an INSERT without the column stores.
         text = None if self._cfg.is_ticdc else unavailable(column, options, "null").stored
         return (json.loads(text.encode("latin-1")), form) if text else _NOT_KNOWN
 
-    def _form(self, table: Table, column: Column) -> ValueForm:
+    def _form(self, then: ComparedColumns, column: Column) -> ValueForm:
         """Return the form of a column's values under a structure; that of now where it is declared as now."""
         field, now = column_field(self._cfg, column), self._now
-        then = compared_columns(self._cfg, table)
         if not now.has_schemas and then.declared[field] != now.declared.get(field):
             return then.declared[field]
         return then.forms[field]

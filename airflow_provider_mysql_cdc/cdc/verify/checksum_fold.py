@@ -1,4 +1,7 @@
-"""Compare rows with the last states of keys: by the checksum of each, or by their sums, bucket by bucket."""
+"""Compare the entries of one bucket, in a task of the shuffle: rows and events by value, or their checksums.
+
+Rows are compared with the last states of keys by the checksum of each, or by their sums, bucket by bucket.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,23 @@ from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
     HEAD_BYTES,
+    MARK,
     NO_ROW,
     ROW_STATES,
-    SPLIT_ROW,
-    SPLIT_STATE,
     STATES,
     SUM,
+    SUM_BITS,
     SumKind,
 )
-from airflow_provider_mysql_cdc.cdc.verify.folding import TableCounts
+from airflow_provider_mysql_cdc.cdc.verify.entries import read_entries
+from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult, TableCounts
+from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
+from airflow_provider_mysql_cdc.cdc.verify.row_comparison import CarriedRowComparison
 
-_SUM_BITS = 0xFFFF_FFFF_FFFF_FFFF
+_SPLIT_STATE = struct.Struct(">20s16s")
+"""A state as bytes: which key it is, and the rest, which compares by the order."""
+_SPLIT_ROW = struct.Struct(">20s8x8s")
+"""The state of a row, which has no order: which key it is, and its checksum."""
 _COUNT_SHIFT = 128
 _ONE = 1 << _COUNT_SHIFT
 """One row, in a number that has the sum of checksums below."""
@@ -58,11 +67,7 @@ class ChecksumFold:
         self._result = ChecksumResult()
 
     def add(self, block: bytes) -> None:
-        """Add a block, in any order.
-
-        Args:
-            block: The block (``checksum_entries.ChecksumBlocks``).
-        """
+        """Add a block, in any order."""
         if block.startswith(STATES):
             self._blocks.append(memoryview(block)[HEAD_BYTES:])
             return
@@ -74,22 +79,22 @@ class ChecksumFold:
 
     def _add_states(self, block: memoryview) -> None:
         states = self._states
-        new: dict[bytes, bytes] = dict(SPLIT_STATE.iter_unpack(block))  # type: ignore[arg-type]
-        if len(new) * SPLIT_STATE.size == len(block) and states.keys().isdisjoint(new):
+        new: dict[bytes, bytes] = dict(_SPLIT_STATE.iter_unpack(block))  # type: ignore[arg-type]
+        if len(new) * _SPLIT_STATE.size == len(block) and states.keys().isdisjoint(new):
             states.update(new)
             return
         known = states.get
-        for key, state in SPLIT_STATE.iter_unpack(block):
+        for key, state in _SPLIT_STATE.iter_unpack(block):
             if state > known(key, b""):
                 states[key] = state
 
     def _add_row_states(self, block: memoryview) -> None:
         rows = self._row_states
-        new: dict[bytes, bytes] = dict(SPLIT_ROW.iter_unpack(block))  # type: ignore[arg-type]
-        if len(new) * SPLIT_ROW.size == len(block) and rows.keys().isdisjoint(new):
+        new: dict[bytes, bytes] = dict(_SPLIT_ROW.iter_unpack(block))  # type: ignore[arg-type]
+        if len(new) * _SPLIT_ROW.size == len(block) and rows.keys().isdisjoint(new):
             rows.update(new)
             return
-        for key, checksum in SPLIT_ROW.iter_unpack(block):
+        for key, checksum in _SPLIT_ROW.iter_unpack(block):
             if rows.setdefault(key, checksum) is not checksum:  # several rows have one key in records
                 self._mark(key)
 
@@ -103,7 +108,7 @@ class ChecksumFold:
         match kind:
             case SumKind.ROWS:
                 rows, checksums = self._rows.get((table, bucket), (0, 0))
-                self._rows[table, bucket] = rows + number, (checksums + checksum) & _SUM_BITS
+                self._rows[table, bucket] = rows + number, (checksums + checksum) & SUM_BITS
                 result.rows[table] = result.rows.get(table, 0) + number
             case SumKind.COUNTED_ROWS:
                 result.rows[table] = result.rows.get(table, 0) + number
@@ -143,12 +148,12 @@ class ChecksumFold:
             if 0 in checksums:
                 return False
             number, found = number - len(checksums), found + sum(checksums)
-        if number != 0 or (checksum - found) & _SUM_BITS != 0:
+        if number != 0 or (checksum - found) & SUM_BITS != 0:
             return False
         keys: set[bytes] = set()
         for block in self._blocks:
             keys.update([key for (key,) in _ONLY_KEY.iter_unpack(block)])
-        return len(keys) * SPLIT_STATE.size == sum(map(len, self._blocks))
+        return len(keys) * _SPLIT_STATE.size == sum(map(len, self._blocks))
 
     def _row_sums(self) -> tuple[int, int]:
         """Return number and sum of all rows that are in sums."""
@@ -173,7 +178,7 @@ class ChecksumFold:
         """
         number, checksum = self._row_sums()
         found = [checksum_of for _, checksum_of in _CHECKSUMS.iter_unpack(b"".join(self._states.values()))]
-        return number == len(found) - found.count(0) and (checksum - sum(found)) & _SUM_BITS == 0
+        return number == len(found) - found.count(0) and (checksum - sum(found)) & SUM_BITS == 0
 
     def _topic_sums(self) -> _Sums:
         totals: dict[bytes, int] = {}
@@ -184,17 +189,13 @@ class ChecksumFold:
                 place = key[:4]
                 totals[place] = known(place, 0) + number(checksum, "big") + _ONE
         return {
-            (number(place[:2], "big"), number(place[2:], "big")): (total >> _COUNT_SHIFT, total & _SUM_BITS)
+            (number(place[:2], "big"), number(place[2:], "big")): (total >> _COUNT_SHIFT, total & SUM_BITS)
             for place, total in totals.items()
         }
 
 
 def merge_checksums(results: Iterable[ChecksumResult]) -> ChecksumResult:
-    """Return the results of all tasks of the shuffle as one.
-
-    Args:
-        results: The results.
-    """
+    """Return the results of all tasks of the shuffle as one."""
     merged = ChecksumResult()
     for result in results:
         for of_all, of_one in ((merged.rows, result.rows), (merged.records, result.records)):
@@ -206,26 +207,51 @@ def merge_checksums(results: Iterable[ChecksumResult]) -> ChecksumResult:
     return merged
 
 
-def take_equal_tables(result: ChecksumResult, records: Mapping[int, int]) -> None:
-    """Take it that tables equal their topics, of whose keys there are no states.
-
-    Args:
-        result: What checksums say.
-        records: Numbers of events by the table's number.
-    """
-    for table, number in records.items():
-        result.differing.pop(table, None)
-        result.records[table] = result.records.get(table, 0) + number
-
-
 def add_counts_of_checksums(counts: dict[int, TableCounts], checksums: ChecksumResult) -> None:
-    """Add the rows and records that were compared by checksums to those that were compared one by one.
-
-    Args:
-        counts: Counts by the table's number.
-        checksums: What checksums say.
-    """
+    """Add the rows and records that were compared by checksums to those that were compared one by one."""
     for table, rows in checksums.rows.items():
         counts.setdefault(table, TableCounts()).rows += rows
     for table, records in checksums.records.items():
         counts.setdefault(table, TableCounts()).events += records
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedBucket:
+    """Hold what was found in the entries of one bucket.
+
+    Args:
+        rows: What a comparison of rows has found.
+        checksums: What checksums say.
+    """
+
+    rows: BucketResult
+    checksums: ChecksumResult
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceBucket:
+    """Compare the entries of one bucket.
+
+    Args:
+        max_found: Most differences of each table and kind.
+        rules: What holds for the histories of keys, by the table's number.
+        compare: Compares a row with its last event.
+        moving: Numbers of tables whose rows may have events in several partitions.
+        whole: Numbers of tables whose events are compared with the transaction topic.
+    """
+
+    max_found: int
+    rules: Mapping[int, HistoryRules]
+    compare: CarriedRowComparison
+    moving: frozenset[int]
+    whole: frozenset[int]
+
+    def __call__(self, blocks: Iterable[bytes]) -> ComparedBucket:
+        """Compare."""
+        rows, checksums = BucketFold(self.compare, self.max_found, self.rules, self.moving, self.whole), ChecksumFold()
+        for block in blocks:
+            if block.startswith(MARK):
+                checksums.add(block)
+            else:
+                rows.add(read_entries(block))
+        return ComparedBucket(rows.result(), checksums.result())

@@ -1,4 +1,4 @@
-"""Choose the tables that are compared by checksums first, and what of them is compared row by row afterwards."""
+"""What of the tables that are compared by checksums is compared by value afterwards: keys that differ, of a sample."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import key_bucket
+from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import RecordSlices, key_bucket
 from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import ChecksumResult
-from airflow_provider_mysql_cdc.cdc.verify.checksum_function import buckets_condition
-from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeySlices
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
-from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import SqlTexts
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.entries import is_sampled
+from airflow_provider_mysql_cdc.cdc.verify.sql_literals import escapes_as_in_sql
+from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import SqlTexts, buckets_condition, sample_condition
 
 
 @dataclass(frozen=True, slots=True)
 class DifferingKeys:
-    """Name the keys of a table that the comparison of rows has to look at, because checksums differ.
+    """Name the keys of a table that the comparison by value has to look at, because checksums differ.
 
     Args:
         table: The table's structure when checksums were compared; with another one, all keys are looked at.
@@ -29,62 +28,56 @@ class DifferingKeys:
     buckets: int
     differing: frozenset[int] | None = None
 
-    def filter_for(self, compared: ComparedTable, keys: KeySlices, texts: SqlTexts | None) -> KeyFilter | None:
-        """Return what tells the keys to look at; None for all.
-
-        Args:
-            compared: The table.
-            keys: Takes the fields out of its keys.
-            texts: Expressions of its rows; None where the server cannot write them.
-        """
-        if self.differing is None or compared.table != self.table:
-            return None
-        condition = "" if texts is None else buckets_condition(texts, self.buckets, self.differing)
-        return KeyFilter(keys, self.buckets, self.differing, condition)
-
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
-    """Tell which keys are looked at.
+    """Tell which keys are looked at; one that is none of the table's always is.
 
     Args:
-        keys: Takes the fields out of keys.
+        slices: Takes the fields out of keys.
         buckets: Buckets of keys.
-        differing: Those that are looked at.
-        condition: The same in SQL; empty where the server cannot tell.
+        differing: Those that are looked at; None for all.
+        sample_percent: Share of the keys that is looked at.
+        texts: Expressions of the table's rows; None where the server cannot tell.
     """
 
-    keys: KeySlices
+    slices: RecordSlices
     buckets: int
-    differing: frozenset[int]
-    condition: str = ""
+    differing: frozenset[int] | None
+    sample_percent: float = 100.0
+    texts: SqlTexts | None = None
 
     def has(self, key: bytes | None) -> bool:
-        """Return whether a key is looked at; one that is none of the table's is.
+        """Return whether a key is looked at."""
+        fields = self.fields_of(key)
+        return fields is None or self.differs(fields)
 
-        Args:
-            key: The record's key.
-        """
-        bucket = self.bucket_of(key)
-        return bucket is None or bucket in self.differing
+    def fields_of(self, key: bytes | None) -> bytes | None:
+        """Return the fields of a key; None for one that is none of the table's."""
+        return None if key is None else self.slices.fields_of(key)
 
-    def bucket_of(self, key: bytes | None) -> int | None:
-        """Return the bucket of a key; None for one that is none of the table's.
+    def differs(self, fields: bytes) -> bool:
+        """Return whether a key with these fields is in the sample, and its bucket is looked at."""
+        in_bucket = self.differing is None or key_bucket(fields, self.buckets) in self.differing
+        return in_bucket and self.is_sampled(fields)
 
-        Args:
-            key: The record's key.
-        """
-        fields = None if key is None else self.keys.fields_of(key)
-        return None if fields is None else key_bucket(fields, self.buckets)
+    def is_sampled(self, fields: bytes) -> bool:
+        """Return whether a key with these fields is in the sample."""
+        return is_sampled(escapes_as_in_sql(fields), self.sample_percent)
 
+    @property
+    def sampled(self) -> str:
+        """The condition of the rows in the sample, in SQL; empty where the server cannot tell, or for all."""
+        is_sample = self.texts is not None and self.sample_percent < 100
+        return sample_condition(self.texts, self.sample_percent) if self.texts is not None and is_sample else ""
 
-def may_use_checksums(request: VerifyRequest) -> bool:
-    """Return whether a request allows a first pass by checksums: sums of them, or those of each row.
-
-    Args:
-        request: What is asked for. A sample of the keys, and their histories, are read record by record.
-    """
-    return request.sample_percent >= 100 and not request.history
+    @property
+    def condition(self) -> str:
+        """The condition of the rows that are looked at, in SQL; empty where the server cannot tell, or for all."""
+        if self.texts is None:
+            return ""
+        differing = "" if self.differing is None else buckets_condition(self.texts, self.buckets, self.differing)
+        return " AND ".join(filter(None, (differing, self.sampled)))
 
 
 def differing_keys(
@@ -110,7 +103,7 @@ def differing_keys(
                 found[compared.table.id] = DifferingKeys(compared.table, buckets[number])
             continue
         differing, count = result.differing.get(number, set()), buckets[number]
-        if number in result.unjudged or len(differing) * 2 > count:
+        if number in result.unjudged:
             found[compared.table.id] = DifferingKeys(compared.table, count)
         elif differing:
             found[compared.table.id] = DifferingKeys(compared.table, count, frozenset(differing))
@@ -121,10 +114,6 @@ def keys_left(differing: Mapping[TableId, DifferingKeys], unread: Container[Tabl
     """Return the tables of which all rows have to be compared after all, because events have come with other keys.
 
     The server does not know such keys, so it has left out their rows.
-
-    Args:
-        differing: What the comparison has looked at.
-        unread: Tables with such events.
     """
     left = {name: keys for name, keys in differing.items() if name in unread and keys.differing is not None}
     return {name: replace(keys, differing=None) for name, keys in left.items()}

@@ -1,17 +1,13 @@
 """The entries that map tasks hand to the tasks that compare: one for each row and each event, in blocks of bytes.
 
 Entries with the same key go to the same bucket, whichever side they come from. A block is the concatenation of entries
-of one bucket, so the shuffle handles few large objects instead of many small ones. Entries of one table, kind and
-partition are written as a run of keys and values, which Python's own ``marshal`` writes and reads at once: driver and
-tasks are of one version of Python, on which PySpark insists.
+of one bucket, so the shuffle handles few large objects instead of many small ones.
 """
 
 from __future__ import annotations
 
-import marshal
 import struct
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator
 from enum import IntEnum
 from typing import NamedTuple
 from zlib import crc32
@@ -20,17 +16,10 @@ HEADER = struct.Struct("<HBIQQII")
 """What an entry begins with: table, kind, partition, offset, order, sizes of key and value (``FoldEntry``)."""
 BLOCK_BYTES = 1 << 16
 """Bytes from which on a block is handed on."""
-ROW_RUN, EVENT_RUN = 254, 255
-"""In place of a kind: the entry holds many rows, or events, of one table and partition."""
-PLACE = struct.Struct(">QQ")
-"""What the value of an event in a run ends with: offset and order, which compare as bytes."""
-RUN_BYTES = 16 << 20
-"""Most bytes that a task holds for runs."""
-_OBJECT_BYTES = 128
-"""About what Python takes for the objects of an entry in a run."""
-_MARSHAL_VERSION = 2  # later ones look for objects that come twice
-_SAMPLE_SEED = 0x5EED
-_SAMPLE_SHARES = 1_000_000
+SAMPLE_MARK = "sample"
+"""What the bytes of a key are behind where their hash decides whether it belongs to a sample."""
+SAMPLE_SHARES = 1_000_000
+_SAMPLE_SEED = crc32(SAMPLE_MARK.encode())
 
 
 class EntryKind(IntEnum):
@@ -91,9 +80,9 @@ class FoldEntry(NamedTuple):
         partition: The partition of the record; of a row, the one that its record would go to.
         offset: The record's offset.
         order: Where the event is in the binlog, for records of different partitions; 0 where that is not known.
-        key: Canonical bytes of the row's identity (``row_identity``).
+        key: Canonical bytes of the row's identity (``compared_table``).
         value: Canonical bytes of the row's values (``row_text``); empty for a row that does not exist. Of an event of a
-            table without a key, what decides whether it counts (``equal_rows.event_mark``).
+            table without a key, what decides whether it counts (``key_state.event_mark``).
     """
 
     table: int
@@ -106,23 +95,18 @@ class FoldEntry(NamedTuple):
 
 
 def bucket_of(key: bytes, buckets: int) -> int:
-    """Return the bucket of a key.
-
-    Args:
-        key: The row's identity.
-        buckets: Number of buckets.
-    """
+    """Return the bucket of a key."""
     return crc32(key) % buckets
 
 
 def is_sampled(key: bytes, sample_percent: float) -> bool:
-    """Return whether a key belongs to the sample; the same keys do in every verification.
+    """Return whether a key belongs to the sample; the same keys do in every verification."""
+    return crc32(key, _SAMPLE_SEED) % SAMPLE_SHARES < sampled_shares(sample_percent)
 
-    Args:
-        key: The row's identity.
-        sample_percent: Share of the keys, above 0 and at most 100.
-    """
-    return crc32(key, _SAMPLE_SEED) % _SAMPLE_SHARES < sample_percent * (_SAMPLE_SHARES / 100)
+
+def sampled_shares(sample_percent: float) -> float:
+    """Return how many of ``SAMPLE_SHARES`` a sample has."""
+    return sample_percent * (SAMPLE_SHARES / 100)
 
 
 class EntryBlocks:
@@ -131,69 +115,29 @@ class EntryBlocks:
     Args:
         buckets: Number of buckets.
         sample_percent: Share of the keys that is kept.
+        chosen: Numbers of tables whose entries are kept, because their records were chosen before.
     """
 
-    def __init__(self, buckets: int, sample_percent: float = 100.0) -> None:
-        self._buckets, self._sample_percent = buckets, sample_percent
+    def __init__(self, buckets: int, sample_percent: float = 100.0, chosen: Collection[int] = ()) -> None:
+        self._buckets, self._sample_percent, self._chosen = buckets, sample_percent, chosen
         self._all = sample_percent >= 100
         self._pending = [bytearray() for _ in range(buckets)]
         # All pending blocks together are bounded, however many buckets there are.
         self._block_bytes = max(1024, min(BLOCK_BYTES, (64 << 20) // buckets))
         self._full: list[tuple[int, bytes]] = []
-        self._runs: dict[tuple[int, int, int], dict[int, list[bytes]]] = {}
-        self._run_bytes, self._most_run_bytes = 0, min(RUN_BYTES, buckets * BLOCK_BYTES * 2)
 
     def add(self, entry: FoldEntry) -> None:
         """Add an entry, unless its key does not belong to the sample."""
         if entry.kind in IN_EVERY_BUCKET:
             for bucket in range(self._buckets):
-                self._append(bucket, _packed(*entry))
-        else:
-            self.put(*entry)
+                self._append(bucket, entry)
+        elif self._all or entry.table in self._chosen or is_sampled(entry.key, self._sample_percent):
+            self._append(bucket_of(entry.key, self._buckets), entry)
 
-    def put(self, table: int, kind: int, partition: int, offset: int, order: int, key: bytes, value: bytes) -> None:
-        """Add an entry that is in one bucket; arguments as of ``FoldEntry``."""
-        if self._all or is_sampled(key, self._sample_percent):
-            self._append(crc32(key) % self._buckets, _packed(table, kind, partition, offset, order, key, value))
-
-    def put_run(self, table: int, kind: int, partition: int, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Add many entries of one table and partition, whose keys are in the sample or not as those of others are.
-
-        Args:
-            table: The table's number.
-            kind: ``ROW_RUN`` or ``EVENT_RUN``.
-            partition: The partition.
-            keys: Canonical bytes of the rows' identities.
-            values: Those of their values; of events with ``PLACE`` behind them, which alone stands for a row that does
-                not exist.
-        """
-        if not self._all:
-            percent = self._sample_percent
-            pairs = [pair for pair in zip(keys, values, strict=True) if is_sampled(pair[0], percent)]
-            keys, values = [key for key, _ in pairs], [value for _, value in pairs]
-        runs = self._runs.get((table, kind, partition))
-        if runs is None:
-            runs = self._runs[table, kind, partition] = defaultdict(list)
-        buckets = self._buckets
-        for key, value in zip(keys, values, strict=True):
-            run = runs[crc32(key) % buckets]
-            run.append(key)
-            run.append(value)
-        self._run_bytes += sum(map(len, keys)) + sum(map(len, values)) + len(keys) * _OBJECT_BYTES
-        if self._run_bytes >= self._most_run_bytes:
-            self._end_runs()
-
-    def _end_runs(self) -> None:
-        for (table, kind, partition), runs in self._runs.items():
-            for bucket, run in runs.items():
-                run_bytes = marshal.dumps(run, _MARSHAL_VERSION)
-                self._append(bucket, HEADER.pack(table, kind, partition, 0, 0, 0, len(run_bytes)) + run_bytes)
-        self._runs.clear()
-        self._run_bytes = 0
-
-    def _append(self, bucket: int, entry: bytes) -> None:
+    def _append(self, bucket: int, entry: FoldEntry) -> None:
+        *numbers, key, value = entry
         pending = self._pending[bucket]
-        pending += entry
+        pending += HEADER.pack(*numbers, len(key), len(value)) + key + value
         if len(pending) >= self._block_bytes:
             self._full.append((bucket, bytes(pending)))
             pending.clear()
@@ -205,34 +149,18 @@ class EntryBlocks:
 
     def take_rest(self) -> list[tuple[int, bytes]]:
         """Return all blocks that are left."""
-        self._end_runs()
         rest = [*self._full, *((bucket, bytes(block)) for bucket, block in enumerate(self._pending) if block)]
         self._full, self._pending = [], [bytearray() for _ in range(self._buckets)]
         return rest
 
 
-def _packed(table: int, kind: int, partition: int, offset: int, order: int, key: bytes, value: bytes) -> bytes:
-    return HEADER.pack(table, kind, partition, offset, order, len(key), len(value)) + key + value
-
-
-def run_entries(run: bytes | memoryview) -> tuple[list[bytes], list[bytes]]:
-    """Return the keys and the values of a run.
-
-    Args:
-        run: The value of its entry.
-    """
-    flat: list[bytes] = marshal.loads(run)
-    return flat[::2], flat[1::2]
-
-
-def event_of_run(table: int, partition: int, key: bytes, value: bytes) -> FoldEntry:
-    """Return the entry of an event of a run.
-
-    Args:
-        table: The table's number.
-        partition: The partition.
-        key: The key.
-        value: The value, with ``PLACE`` behind it.
-    """
-    row, (offset, order) = value[: -PLACE.size], PLACE.unpack(value[-PLACE.size :])
-    return FoldEntry(table, EntryKind.ALIVE if row else EntryKind.DEAD, partition, offset, order, key, row)
+def read_entries(block: bytes) -> Iterator[FoldEntry]:
+    """Yield the entries of a block (``EntryBlocks``)."""
+    pos, end, unpack, size, kinds = 0, len(block), HEADER.unpack_from, HEADER.size, tuple(EntryKind)
+    while pos < end:
+        table, kind, partition, offset, order, key_size, value_size = unpack(block, pos)
+        key_start = pos + size
+        value_start = key_start + key_size
+        pos = value_start + value_size
+        key, value = block[key_start:value_start], block[value_start:pos]
+        yield FoldEntry(table, kinds[kind], partition, offset, order, key, value)

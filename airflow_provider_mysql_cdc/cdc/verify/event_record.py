@@ -1,13 +1,91 @@
-"""What a verification reads of a record, in whatever format the record is written."""
+"""What a verification reads of a record, in whatever format it is written, and how its values are written.
+
+An event that was written before an ALTER TABLE has the forms of the earlier structure; with them its values can be
+compared with those of the table (``value_meaning``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
-from airflow_provider_mysql_cdc.cdc.verify.value_form import Forms
+
+
+class ValueForm(NamedTuple):
+    """Describe how values of a column are written.
+
+    Args:
+        type: Literal type of Connect; in TiCDC's protocol ``tidb``.
+        name: Semantic type of Connect, or TiDB's type; empty for none.
+        scale: Scale of a decimal that is written as unscaled bytes; -1 for all other values.
+        others: Other forms that the value may have, where it is not known under which structure it was written.
+        altered: Whether the column may have been declared otherwise then, so that a value may have become another one.
+    """
+
+    type: str
+    name: str = ""
+    scale: int = -1
+    others: tuple[ValueForm, ...] = ()
+    altered: bool = True
+
+    def to_json(self) -> list[Any]:
+        """Return plain JSON."""
+        return [self.type, self.name, self.scale, [other.to_json() for other in self.others], self.altered]
+
+    @classmethod
+    def from_json(cls, form: Sequence[Any]) -> ValueForm:
+        """Read what ``to_json`` wrote."""
+        type_, name, scale, others, altered = form
+        return cls(type_, name, scale, tuple(map(cls.from_json, others)), altered)
+
+
+Forms = Mapping[str, ValueForm]
+"""Forms by field."""
+GUESSED = ValueForm("guessed")
+"""Stands for the form of a value that a record lacks, and that was another one perhaps."""
+UNWRITTEN = ValueForm("unwritten")
+"""Stands for the form of a value that a record lacks although its table had the column."""
+
+
+class SchemaForms(dict[str, ValueForm]):
+    """Hold the forms of fields with the Connect schema in JSON that says them."""
+
+    def __init__(self, forms: Forms, schema: Mapping[str, Any]) -> None:
+        super().__init__(forms)
+        self.schema = schema
+
+
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+TIDB = "tidb"
+NUMBER_TEXT = "number"
+"""Name of the form of a number that is written as text, which its schema does not say."""
+
+
+def connect_form(schema: Mapping[str, Any]) -> ValueForm:
+    """Return the form of values of a Connect schema.
+
+    Raises:
+        KeyError, TypeError, ValueError: It is something else.
+    """
+    name = str(schema.get("name") or "")
+    scale = int(schema["parameters"]["scale"]) if name == DECIMAL else -1
+    return ValueForm(str(schema["type"]), name, scale)
+
+
+def struct_forms(schema: Mapping[str, Any]) -> Forms:
+    """Return the forms of the fields of a struct, as the key is one."""
+    return {str(field["field"]): connect_form(field) for field in schema["fields"]}
+
+
+def row_forms(schema: Mapping[str, Any]) -> Forms:
+    """Return the forms of the columns in an envelope; empty for a schema that is none."""
+    for member in schema["fields"]:
+        if member["field"] == "after":
+            return struct_forms(member)
+    return {}
+
 
 Row = Mapping[str, Any]
 """Values of a row by column, as JsonConverter writes them in whatever format the record is (bytes are Base64)."""
@@ -38,6 +116,7 @@ class EventRecord:
         transaction: The transaction block; None if there is none.
         key_bytes: The key as it is.
         key_exact: Whether the key is in the bytes that the stream writes for its fields, in their order.
+        written_ms: When the record was written, where it does not say its place in the binlog; 0 otherwise.
     """
 
     op: str
@@ -51,6 +130,7 @@ class EventRecord:
     transaction: Row | None = None
     key_bytes: bytes | None = field(default=None, compare=False)
     key_exact: bool = field(default=True, compare=False)
+    written_ms: int = field(default=0, compare=False)
 
 
 class EventReader(Protocol):

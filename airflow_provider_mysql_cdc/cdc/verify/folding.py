@@ -9,10 +9,9 @@ from types import MappingProxyType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
-from airflow_provider_mysql_cdc.cdc.verify.equal_rows import EqualRowEvent, count_rows
+from airflow_provider_mysql_cdc.cdc.verify.event_entries import FOREIGN_KEY, OF_ANY_TABLE, OF_PLACE, is_raw
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyStep, check_history, read_step
-from airflow_provider_mysql_cdc.cdc.verify.key_state import KeyState, Truncates
-from airflow_provider_mysql_cdc.cdc.verify.record_keys import FOREIGN_KEY, OF_ANY_TABLE, OF_PLACE, is_raw
+from airflow_provider_mysql_cdc.cdc.verify.key_state import EqualRowEvent, KeyState, Truncates, count_rows
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import RowDifference
 from airflow_provider_mysql_cdc.cdc.verify.row_history import check_row_history
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes, stored_row
@@ -171,41 +170,9 @@ class BucketFold:
         }
 
     def add(self, entries: Iterable[FoldEntry]) -> None:
-        """Add entries, in any order.
-
-        Args:
-            entries: Entries of the bucket.
-        """
+        """Add entries, in any order."""
         for entry in entries:
             self._add[entry.kind](entry)
-
-    def added_keys(self) -> Mapping[int, set[bytes]]:
-        """Return the keys of which something was added, by the table's number."""
-        added: dict[int, set[bytes]] = {}
-        for table, key in self._keys:
-            added.setdefault(table, set()).add(key)
-        return added
-
-    def is_truncated(self, table: int) -> bool:
-        """Return whether an event was added that deletes all rows of a table.
-
-        Args:
-            table: The table's number.
-        """
-        return table in self._truncates
-
-    def add_equal(self, table: int, rows: int, events: int) -> None:
-        """Count rows and events that are not added, because they are equal, or an equal one is behind them.
-
-        Args:
-            table: The table's number.
-            rows: Number of rows.
-            events: Number of events.
-        """
-        if rows or events:
-            counts = self._counts(table)
-            counts.rows += rows
-            counts.events += events
 
     def result(self) -> BucketResult:
         """Compare, and return what was found."""
@@ -374,12 +341,7 @@ class BucketFold:
 
 
 def merge_results(results: Iterable[BucketResult], max_found: int) -> BucketResult:
-    """Return the results of all buckets as one.
-
-    Args:
-        results: Results of buckets.
-        max_found: Most differences of each table and kind that are kept.
-    """
+    """Return the results of all buckets as one."""
     merged, kept = BucketResult(), dict[tuple[int, DifferenceKind], int]()
     truncated, older = set[int](), set[int]()
     for result in results:

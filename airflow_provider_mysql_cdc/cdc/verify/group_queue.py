@@ -1,25 +1,135 @@
-"""What a verification has compared and what is left, over the groups of its tables and the tries of its run."""
+"""Groups of tables that a verification compares at one position each: what is compared and what is left.
+
+A retry goes on behind the last group, and a view that is held for a shorter time keeps less of the server's undo
+history.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
-from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
-from airflow_provider_mysql_cdc.cdc.signals.table_names import match_tables
-from airflow_provider_mysql_cdc.cdc.verify.chosen_tables import choose_tables
+from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables, quote_text
 from airflow_provider_mysql_cdc.cdc.verify.group_records import ComparingRun, read_done, verdict_basis, write_done
-from airflow_provider_mysql_cdc.cdc.verify.table_groups import plan_groups, sized_tables
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import NotCompared, TableVerdict
+
+_MAX_SHOWN_ENTRIES = 5
+
+
+def choose_tables(entries: Sequence[str], captured: Iterable[TableId]) -> tuple[TableId, ...]:
+    """Return the captured tables that are named, in the order of their names; all of them where none is named.
+
+    Raises:
+        ConfigError: An entry is invalid or matches no captured table, or no table is captured.
+    """
+    tables = sorted(captured)
+    if not tables:
+        raise ConfigError(
+            "no table is captured, so there is nothing to verify",
+            where="table.include.list, database.include.list",
+            why="the account sees no table that these lists and the lists of exclusions let through",
+            remedy="correct the lists, or grant the account SELECT on the tables",
+        )
+    if not entries:
+        return tuple(tables)
+    chosen, unmatched = _match(entries, tables)
+    if unmatched:
+        raise ConfigError(
+            "a table to verify is not captured",
+            where="tables: " + ", ".join(map(quote_text, unmatched[:_MAX_SHOWN_ENTRIES])),
+            why=f"it matches none of the {len(tables)} captured tables the account sees; names are case-sensitive",
+            remedy="correct the name (database.table), or add the table to table.include.list of the connection",
+        )
+    return tuple(sorted(chosen))
+
+
+def check_entries(entries: Sequence[str]) -> None:
+    """Check names and regular expressions before a server is asked for its tables.
+
+    Raises:
+        ConfigError: An entry is invalid.
+    """
+    _match(entries, ())
+
+
+def _match(entries: Sequence[str], tables: Iterable[TableId]) -> tuple[tuple[TableId, ...], tuple[str, ...]]:
+    try:
+        return match_tables(entries, tables)
+    except SignalRefused as refused:
+        raise ConfigError(
+            "a table entry is invalid",
+            where="tables",
+            why=refused.reason,
+            remedy="write database.table, or a regular expression for it",
+        ) from refused
+
+
+_NAMES_PER_QUERY = 500
+
+
+@dataclass(frozen=True, slots=True)
+class SizedTable:
+    """Describe a table to compare.
+
+    Args:
+        table: Its name.
+        topic: Its topic.
+        rows: Its rows, as the server estimates them.
+    """
+
+    table: TableId
+    topic: str
+    rows: int
+
+
+def plan_groups(tables: Iterable[SizedTable], most_rows: int) -> list[tuple[TableId, ...]]:
+    """Return the groups, small tables first; a larger table is a group of its own.
+
+    Tables that share a topic are in one group: a tombstone does not name its table, and the topic is read once.
+    """
+    by_topic: dict[str, list[SizedTable]] = {}
+    for sized in tables:
+        by_topic.setdefault(sized.topic, []).append(sized)
+    groups: list[list[SizedTable]] = []
+    rows = 0
+    for sharing in sorted(by_topic.values(), key=lambda each: (_rows(each), each[0].table)):
+        if not groups or (most_rows and rows + _rows(sharing) > most_rows):
+            groups.append([])
+            rows = 0
+        groups[-1] += sharing
+        rows += _rows(sharing)
+    return [tuple(sorted(sized.table for sized in group)) for group in groups]
+
+
+def sized_tables(conn: Any, topics: Mapping[TableId, str]) -> list[SizedTable]:
+    """Return tables with their sizes; a table that is gone counts as empty."""
+    rows, names = dict[TableId, int](), list(topics)
+    for start in range(0, len(names), _NAMES_PER_QUERY):
+        part = names[start : start + _NAMES_PER_QUERY]
+        sql = (
+            "SELECT table_schema, table_name, table_rows FROM information_schema.tables "
+            f"WHERE (table_schema, table_name) IN ({', '.join(['(%s, %s)'] * len(part))})"
+        )
+        found = fetch_all(conn, sql, tuple(text for name in part for text in (name.db, name.table)))
+        rows |= {TableId(str(db), str(table)): int(number or 0) for db, table, number in found}
+    return [SizedTable(name, topic, rows.get(name, 0)) for name, topic in topics.items()]
+
+
+def _rows(tables: Iterable[SizedTable]) -> int:
+    return sum(sized.rows for sized in tables)
+
 
 _NEVER_READ = (
     "the stream has never read it: it is captured, and the schema history does not have it, because it was created or "
@@ -49,11 +159,7 @@ class GroupQueue:
     unknown: tuple[TableId, ...] = ()
 
     def next_group(self, context: BatchContext) -> tuple[TableId, ...]:
-        """Return the next group, which is left until its verdicts are kept; empty where none is left.
-
-        Args:
-            context: The drain after a batch.
-        """
+        """Return the next group, which is left until its verdicts are kept; empty where none is left."""
         if not self.left:
             return ()
         group = self.left[0]
@@ -93,11 +199,6 @@ class GroupQueue:
 def plan_group_queue(context: BatchContext, request: VerifyRequest, run: str) -> GroupQueue:
     """Return the groups of the tables of which no earlier try of the run has a verdict.
 
-    Args:
-        context: The drain after its first batch.
-        request: What is asked for.
-        run: Id of the run.
-
     Raises:
         ConfigError: A table that was asked for is not captured.
         StateError: A batch is incomplete.
@@ -129,9 +230,6 @@ def plan_group_queue(context: BatchContext, request: VerifyRequest, run: str) ->
 def known_captured(context: BatchContext) -> list[TableId]:
     """Return the captured tables that the schema history has at the end of the stream.
 
-    Args:
-        context: The drain after a batch.
-
     Raises:
         StateError: A batch is incomplete.
     """
@@ -145,13 +243,7 @@ def known_captured(context: BatchContext) -> list[TableId]:
 
 
 def unknown_tables(context: BatchContext, request: VerifyRequest, known: Collection[TableId]) -> tuple[TableId, ...]:
-    """Return the captured tables of the server that are asked for and that the schema history does not have.
-
-    Args:
-        context: The drain after a batch.
-        request: What is asked for.
-        known: The tables that it has.
-    """
+    """Return the captured tables of the server that are asked for and that the schema history does not have."""
     in_history = set(known)
     unknown = [table for table in captured_tables(context.conn, context.cfg) if table not in in_history]
     return match_tables(request.tables, unknown)[0] if request.tables else tuple(unknown)
@@ -161,10 +253,6 @@ def unknown_verdicts(context: BatchContext, unknown: Collection[TableId]) -> lis
     """Return the verdicts about tables that the schema history still does not have: the stream has read none of them.
 
     Others were created while the verification went on.
-
-    Args:
-        context: The drain after a batch.
-        unknown: What ``unknown_tables`` returned before.
     """
     left = sorted({*unknown}.difference(known_captured(context))) if unknown else []
     return [

@@ -81,24 +81,13 @@ class DoneTable:
 
 
 def verdict_basis(cfg: ConnectorConfig, request: VerifyRequest) -> str:
-    """Return a digest of what was asked for, and of the properties that decide how records look.
-
-    Args:
-        cfg: The connector's configuration.
-        request: What was asked for.
-    """
+    """Return a digest of what was asked for, and of the properties that decide how records look."""
     text = json.dumps([request.to_json(), property_pins(cfg, snapshot=True)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def write_done(cfg: ConnectorConfig, comparing: ComparingRun, ended_ms: int, verdicts: Iterable[TableVerdict]) -> None:
     """Write the verdicts about a group.
-
-    Args:
-        cfg: The connector's configuration.
-        comparing: The run.
-        ended_ms: When the group was compared.
-        verdicts: The verdicts, with their positions.
 
     Raises:
         SinkError: Kafka refuses, or does not answer.
@@ -122,12 +111,6 @@ def read_done(ledger: LedgerState, run: str, basis: str, repair: RepairMode) -> 
     A table that could not be read is compared again. So is one with differences that a repair is asked for: what it has
     to write is not kept.
 
-    Args:
-        ledger: The ledger.
-        run: Id of the run.
-        basis: As from ``verdict_basis``.
-        repair: What is done about differences.
-
     Raises:
         DamagedRecordError: This package has not written a record.
     """
@@ -141,12 +124,7 @@ def read_done(ledger: LedgerState, run: str, basis: str, repair: RepairMode) -> 
 
 
 def done_keys(ledger: LedgerState, *, except_run: str = "") -> Iterator[str]:
-    """Yield the keys of such records.
-
-    Args:
-        ledger: The ledger.
-        except_run: Id of a run whose records are left out.
-    """
+    """Yield the keys of such records."""
     for key, value in ledger.other_records.items():
         if key.startswith(VERIFY_DONE_PREFIX) and (not except_run or value["run"] != except_run):
             yield key

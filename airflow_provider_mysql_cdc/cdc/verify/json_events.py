@@ -1,18 +1,51 @@
-"""Read keys or values that JsonConverter has written, with schemas or without."""
+"""Read keys or values that JsonConverter has written, with schemas or without, and tell whether they are exact.
+
+Compaction and consumers by key compare the bytes of keys, so these have to be those that the stream writes.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
 
 import orjson
 
+from airflow_provider_mysql_cdc.cdc.convert.json_text import RawJson, dumps
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import java_double, narrowed_float
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
-from airflow_provider_mysql_cdc.cdc.verify.event_record import Row, UnreadableRecord
-from airflow_provider_mysql_cdc.cdc.verify.exact_json import is_exact_json
-from airflow_provider_mysql_cdc.cdc.verify.value_form import Forms, SchemaForms
+from airflow_provider_mysql_cdc.cdc.verify.event_record import Forms, Row, SchemaForms, UnreadableRecord
+
+_MEMBER = rb'"[ !#-\[\]-~]*":(?:0|-?[1-9][0-9]{0,17}|true|false|null|"[ !#-\[\]-~]*")'
+_PLAIN = re.compile(rb"\{" + _MEMBER + rb"(?:," + _MEMBER + rb")*\}")
+_ENDS_OF_NAMES = b'":'
+
+
+def is_exact_json(text: bytes, members: int) -> bool:
+    """Return whether an object has no blanks, no member twice, and texts and numbers as the stream writes them."""
+    if _PLAIN.fullmatch(text) is not None:
+        return text.count(_ENDS_OF_NAMES) == members
+    try:
+        document = json.loads(text.decode(), parse_int=_whole, parse_float=_number, parse_constant=_number)
+        return dumps(document).encode() == text
+    except (ValueError, ArithmeticError, RecursionError):
+        return False
+
+
+def _whole(text: str) -> Any:
+    if str(int(text)) != text:
+        raise ValueError(f"{text} is not written so")
+    return RawJson(text)
+
+
+def _number(text: str) -> Any:
+    number = float(text)
+    if text == java_double(number) or text == narrowed_float(number):
+        return RawJson(text)
+    raise ValueError(f"{text} is not written so")
+
 
 _MEMBERS = {"schema", "payload"}
 _HEAD, _PAYLOAD = b'{"schema":', b',"payload":'
@@ -21,21 +54,13 @@ _MAX_SCHEMAS = 1024
 
 
 class PlainJson:
-    """Read keys or values without schemas.
-
-    Args:
-        part: ``key`` or ``value``, for messages.
-    """
+    """Read keys or values without schemas."""
 
     def __init__(self, part: str) -> None:
         self._part = part
 
     def read(self, data: bytes, headers: Headers = ()) -> tuple[Any, Forms | None]:
         """Return what the bytes hold; the forms of the values are not known.
-
-        Args:
-            data: The key or value.
-            headers: The record's headers, which are not read.
 
         Raises:
             UnreadableRecord: They are not JSON, or have a schema.
@@ -99,10 +124,6 @@ class JsonWithSchemas:
     def read(self, data: bytes, headers: Headers = ()) -> tuple[Any, Forms | None]:
         """Return the payload and the forms of its values.
 
-        Args:
-            data: The key or value.
-            headers: The record's headers, which are not read.
-
         Raises:
             UnreadableRecord: They are not JSON with a schema.
         """
@@ -156,10 +177,6 @@ class JsonWithSchemas:
 
 def parse_json(part: str, data: bytes) -> Any:
     """Return what JSON text holds.
-
-    Args:
-        part: ``key`` or ``value``, for messages.
-        data: The text.
 
     Raises:
         UnreadableRecord: It is not JSON in UTF-8.

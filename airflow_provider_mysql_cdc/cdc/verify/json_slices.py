@@ -1,52 +1,40 @@
-"""Take the parts that a comparison needs out of an event's JSON text, without reading the rows in it.
+"""Take keys and rows out of records in JSON as bytes, for checksums, without reading the rows.
 
-The bytes of ``after`` of two events of equal rows under one structure are equal, so they are compared as they are;
-where they differ, the comparison reads them. What has another layout is read as a whole (``event_readers``).
+A key counts only in the one text that the stream writes, and an event only in the layout of the table's present
+structure; the comparison by value reads all others. A quote inside of a JSON string is escaped, so the names of members
+are found only where they are members.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import orjson
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns
 from airflow_provider_mysql_cdc.cdc.formats import table_options
-from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.verify.event_tails import EventTails
+from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import checksum_of
+from airflow_provider_mysql_cdc.cdc.verify.event_layout import EventLayout, RecentTails, event_layout, json_times
+from airflow_provider_mysql_cdc.cdc.verify.row_comparison import column_field
 
-_BEFORE_ROW, _NEW_ROW = b'{"before":{', b'{"before":null,"after":{'
-_NO_ROW = b'{"before":null,"after":null,"source":{"version":'
+_PLAIN_VALUE = rb'(?:0|-?[1-9][0-9]{0,17}|true|false|null|"[ !#-\[\]-~]*")'
+"""A value that only one text has."""
 _SOURCE, _AFTER_ROW, _NO_AFTER = b',"source":{"version":', b',"after":{', b',"after":null'
+_IN_EVENT = b'{"after":null'
+_CLOSING = ord("}")
+_NEW_ROW_OPS, _CHANGED_ROW_OPS, _NO_ROW_OPS = frozenset({b"c", b"r", b"u"}), frozenset({b"u"}), frozenset({b"d"})
 _FILE_AND_POS = re.compile(rb'"file":"[^"]*?\.?(\d+)","pos":(\d+)')
 _MEMBER_NAMES = frozenset({"before", "after", "source"})
-_BEHIND_BEFORE = len(_BEFORE_ROW) - 1
-OPERATIONS: Mapping[tuple[bool, bool], str] = {
-    (False, True): "cru",
-    (True, True): "u",
-    (True, False): "d",
-    (False, False): "d",
-}
-"""Operations of events with or without a row before and after them."""
-_NEW_ROW_OPERATIONS = OPERATIONS[False, True]
-MAX_SLICE_BYTES = 4096
-"""Longest text of a row that is carried as it is; a longer one is read, and long values become digests."""
-
-
-EventSlice = tuple[bytes, int]
-"""Text of the row after an event, which is empty when there is none, and its place in the binlog (``source_place``)."""
 
 
 def value_prefix(cfg: ConnectorConfig, table: Table) -> bytes | None:
     """Return what values of a table's events begin with, before their members; None where these are not looked for.
 
     An event with another schema is of an earlier structure, and has to be read.
-
-    Args:
-        cfg: The connector's configuration.
-        table: The table.
     """
     if cfg.is_ticdc or cfg.is_avro("key") or cfg.is_avro("value"):
         return None
@@ -56,123 +44,144 @@ def value_prefix(cfg: ConnectorConfig, table: Table) -> bytes | None:
     return b"" if schema is None else f'{{"schema":{schema},"payload":'.encode()
 
 
-def source_members(table: TableId) -> tuple[bytes, ...]:
-    """Return the members of the source block that name a table; other tables may have events in its topic.
+def json_slices(cfg: ConnectorConfig, table: Table, prefix: bytes) -> JsonSlices:
+    """Return what takes the records of a table apart, whose values begin with the prefix (``value_prefix``)."""
+    options = table_options.table_options(cfg, table)
+    schema = table_options.envelope_text(cfg, table, options).key_schema
+    key_prefix = b"" if schema is None else f'{{"schema":{schema},"payload":'.encode()
+    keys = KeyTexts(key_prefix, tuple(column_field(cfg, column) for column in key_columns(table, options)))
+    return JsonSlices(keys, prefix, event_layout(cfg, table, has_schema=bool(prefix)))
+
+
+def place_in_binlog(value: bytes) -> tuple[int, int]:
+    """Return number of the binlog file and position of an event; zeros where its text does not say them."""
+    place = _FILE_AND_POS.search(value)
+    return (0, 0) if place is None else (int(place[1]), int(place[2]))
+
+
+class KeyTexts:
+    """Take the fields out of the keys of one table's records.
 
     Args:
-        table: The table.
+        prefix: What keys begin with before their fields; empty for keys without schemas.
+        fields: The key's fields, in order.
     """
-    return f'"db":{dumps(table.db)}'.encode(), f'"table":{dumps(table.table)}'.encode()
+
+    def __init__(self, prefix: bytes, fields: tuple[str, ...]) -> None:
+        self._prefix, self._fields = prefix, fields
+        members = b",".join(re.escape(dumps(name).encode()) + b":" + _PLAIN_VALUE for name in fields)
+        plain = rb"\{" + members + rb"\}"
+        self._is_plain = re.compile(plain).fullmatch
+        # Not possessive: in Python 3.11.2 such a repetition matches a text whose last line is cut off.
+        self._are_plain = re.compile(plain + rb"(?:\n" + plain + rb")*").fullmatch
+
+    def fields_of(self, key: bytes) -> bytes | None:
+        """Return the text of a key's fields; None if another text may have the same values.
+
+        None also stands for what is no key of the table's present structure.
+        """
+        if self._prefix:
+            if not key.startswith(self._prefix) or not key.endswith(b"}"):
+                return None
+            key = key[len(self._prefix) : -1]
+        return key if self._is_plain(key) is not None or self._is_written_so(key) else None
+
+    def fields_of_all(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
+        """Return the same of several keys, by one look at all of them where they are plain."""
+        prefix, begin = self._prefix, len(self._prefix)
+        fields = [k[begin:-1] for k in keys if k.startswith(prefix) and k.endswith(b"}")] if prefix else keys
+        joined = b"\n".join(fields)
+        are_plain = self._are_plain(joined) is not None and joined.count(b"\n") == len(keys) - 1
+        return fields if are_plain and len(fields) == len(keys) else [self.fields_of(key) for key in keys]
+
+    def _is_written_so(self, text: bytes) -> bool:
+        try:
+            fields = orjson.loads(text)
+            return isinstance(fields, dict) and tuple(fields) == self._fields and orjson.dumps(fields) == text
+        except (ValueError, TypeError):
+            return False
 
 
 class JsonSlices:
-    """Take the parts out of the events of one table.
+    """Take the records of one table apart.
 
-    A quote inside of a JSON string is escaped, so the names of members are found only where they are members.
+    The text of the row is what checksums compare, so it is not looked into; all else has to be JSON.
 
     Args:
-        table: The table.
-        prefix: What values of its present structure begin with (``value_prefix``).
-        row: Matches the text of a row that has its columns, and no others.
+        keys: Takes the fields out of its keys.
+        prefix: What values of the table's present structure begin with (``value_prefix``).
+        layout: How its events are written.
     """
 
-    def __init__(self, table: TableId, prefix: bytes, row: re.Pattern[bytes]) -> None:
-        self._has_own_members = row.fullmatch
-        self._start, self._new_row = len(prefix), prefix + _NEW_ROW
-        self._old_row, self._no_row = prefix + _BEFORE_ROW, prefix + _NO_ROW
-        self._tails = EventTails(table, b"}" if prefix else b"")
+    checksum_of = staticmethod(checksum_of)
+
+    def __init__(self, keys: KeyTexts, prefix: bytes, layout: EventLayout) -> None:
+        self.fields_of, self.fields_of_all = keys.fields_of, keys.fields_of_all
+        self._new_row, self._old_row = prefix + b'{"before":null,"after":{', prefix + b'{"before":{'
+        self._no_row = prefix + b'{"before":null' + _NO_AFTER + _SOURCE
+        self._opening = _IN_EVENT if not prefix else b'{"payload":' + _IN_EVENT
+        self._row_match, self._tail_match = layout.row.match, layout.tail.fullmatch
         self._begin = len(self._new_row) - 1
-        self._read_end = self._tails.read_end
+        self._recent = RecentTails(json_times)
         self._row_tail = b""
 
-    def slice(self, value: bytes) -> EventSlice | None:
-        """Return the parts of an event; None where its text has another layout than those that were learned.
+    def rows_after(self, values: Sequence[bytes]) -> Sequence[bytes | None]:
+        """Return the row after each event; empty for a delete, None where the event has to be read."""
+        return self._recent.rows_of(values, self._new_row, _NEW_ROW_OPS) or list(map(self.row_after, values))
 
-        Args:
-            value: The record's value.
-        """
-        if value.startswith(self._new_row) and (end := self._read_end(value)) is not None:
-            source, (op, order) = end
-            row = value[self._begin : source]
-            if len(row) <= MAX_SLICE_BYTES and self._has_own_members(row) is not None and op in _NEW_ROW_OPERATIONS:
-                return row, order
-        source = value.find(_SOURCE, self._start)
-        if source < 0 or (facts := self._tails.read(value, source)) is None:
+    def row_after(self, value: bytes) -> bytes | None:
+        """Return the row after an event; empty for a delete, None where the event has to be read."""
+        if value.startswith(self._new_row) and (end := self._recent.read_end(value)) is not None:
+            after = value[self._begin : end[0]]
+            if end[1] in _NEW_ROW_OPS and after.endswith(b"}"):
+                return after
+        found = self._rows_in(value)
+        if found is None:
             return None
-        op, order = facts
-        after = self.row_of(value, source)
-        if after is None or len(after) > MAX_SLICE_BYTES or (after and self._has_own_members(after) is None):
+        source, after, operations = found
+        if source < 0 or (after and after[-1] != _CLOSING):
             return None
-        if op not in OPERATIONS[value.startswith(self._old_row), bool(after)]:
-            return None
-        return after, order
+        operation = self._recent.read(value, source)
+        if operation is None:
+            tail = self._tail_match(value, source)
+            if tail is None or not _is_json(self._opening + tail[0]):
+                return None
+            operation = self._recent.learn(value, source, tail[1])
+        return after if operation in operations else None
 
-    def row_of(self, value: bytes, source: int) -> bytes | None:
-        """Return the text of the row after an event; empty where there is none, None for another layout.
-
-        Args:
-            value: The record's value.
-            source: Where the comma before its source block is.
-        """
+    def _rows_in(self, value: bytes) -> tuple[int, bytes, frozenset[bytes]] | None:
+        """Return where the source block begins, the row after the event, and the operations that such events have."""
         if value.startswith(self._new_row):
-            return value[len(self._new_row) - 1 : source]
+            source = value.find(_SOURCE, self._begin)
+            return source, value[self._begin : source], _NEW_ROW_OPS
         if value.startswith(self._no_row):
-            return b""
+            return len(self._no_row) - len(_SOURCE), b"", _NO_ROW_OPS
         if not value.startswith(self._old_row):
             return None
-        if value.endswith(_NO_AFTER, self._start, source):
-            row, after = source - len(_NO_AFTER), b""
-        else:
-            row = value.find(_AFTER_ROW, self._start, source)
-            after = value[row + len(_AFTER_ROW) - 1 : source]
-        before = value[self._start + _BEHIND_BEFORE : row]
-        return after if row >= 0 and self._has_own_members(before) is not None and _is_object(before) else None
+        row = self._row_match(value, len(self._old_row) - 1)
+        if row is None or not _is_json(row[0]):
+            return None
+        if value.startswith(_NO_AFTER, row.end()):
+            return row.end() + len(_NO_AFTER), b"", _NO_ROW_OPS
+        if not value.startswith(_AFTER_ROW, row.end()):
+            return None
+        source = value.find(_SOURCE, row.end())
+        return source, value[row.end() + len(_AFTER_ROW) - 1 : source], _CHANGED_ROW_OPS
 
-    def of_row(self, value: bytes) -> bytes | None:
-        """Return the text of a row of the table; None where its record has to be read.
-
-        Args:
-            value: The value of a record that the product's encoders have written.
-        """
+    def row_of(self, value: bytes) -> bytes | None:
+        """Return the row of a record that the product's encoders have written for it; None where it has to be read."""
         tail = self._row_tail
         if tail and value.endswith(tail) and value.startswith(self._new_row):
-            row = value[self._begin : -len(tail)]
-            return row if len(row) <= MAX_SLICE_BYTES else None
-        source = value.find(_SOURCE, self._start)
-        after = self.row_of(value, source) if source >= 0 else None
-        if after:
-            self._row_tail = value[source:]
-        return after if after and len(after) <= MAX_SLICE_BYTES else None
-
-    @property
-    def knows_none(self) -> bool:
-        """Return whether no event was learned."""
-        return self._tails.knows_none
-
-    def learn(self, value: bytes) -> None:
-        """Take an event as one that later ones may be like.
-
-        Args:
-            value: The value of an event that was read in full.
-        """
-        source = value.find(_SOURCE, self._start)
-        if source >= 0 and self.row_of(value, source) is not None:
-            self._tails.learn(value, source)
+            return value[self._begin : -len(tail)]
+        row = self.row_after(value)
+        if row and value.startswith(self._new_row):
+            self._row_tail = value[self._begin + len(row) :]
+        return row
 
 
-def _is_object(text: bytes) -> bool:
+def _is_json(text: bytes) -> bool:
     try:
-        return isinstance(orjson.loads(text), dict)
+        orjson.loads(text)
     except orjson.JSONDecodeError:
         return False
-
-
-def place_in_binlog(value: bytes, source: int = 0) -> tuple[int, int]:
-    """Return number of the binlog file and position of an event; zeros where its text does not say them.
-
-    Args:
-        value: The record's value.
-        source: Where its source block begins, or before.
-    """
-    place = _FILE_AND_POS.search(value, source)
-    return (0, 0) if place is None else (int(place[1]), int(place[2]))
+    return True

@@ -31,9 +31,6 @@ _SKIPPED_KINDS: Mapping[str, DifferenceKind] = {
 def unfinished_tables(ledger: LedgerState) -> dict[TableId, str]:
     """Return the tables whose rows a snapshot is still to read, an interrupted one or an ad-hoc one, with the reason.
 
-    Args:
-        ledger: The ledger at the position of the comparison.
-
     Raises:
         DamagedRecordError: A record of a snapshot is not valid.
     """
@@ -59,11 +56,7 @@ class TopicFacts:
 
 
 def deletes_old_records(config: Mapping[str, str]) -> bool:
-    """Return whether the brokers delete old records of a topic; otherwise they were deleted by hand.
-
-    Args:
-        config: The topic's settings.
-    """
+    """Return whether the brokers delete old records of a topic; otherwise they were deleted by hand."""
     limits = (config.get("retention.ms"), config.get("retention.bytes"))
     return "delete" in config.get("cleanup.policy", "delete") and limits != ("-1", "-1")
 
@@ -71,14 +64,7 @@ def deletes_old_records(config: Mapping[str, str]) -> bool:
 def unjudged_kinds(
     cfg: ConnectorConfig, table: TableId, topic: TopicFacts, scanned: Mapping[TableId, str] = MappingProxyType({})
 ) -> dict[DifferenceKind, str]:
-    """Return the kinds of differences that cannot be judged for a table, with the reason as the end of a sentence.
-
-    Args:
-        cfg: The connector's configuration.
-        table: The table.
-        topic: Its topic.
-        scanned: Tables whose rows a snapshot is still to read (``unfinished_tables``).
-    """
+    """Return the kinds of differences that cannot be judged for a table, with the reason as the end of a sentence."""
     unjudged: dict[DifferenceKind, str] = {}
     if (reason := scanned.get(table)) is not None:
         unjudged[DifferenceKind.MISSING] = reason
@@ -88,12 +74,7 @@ def unjudged_kinds(
 
 
 def chooses_partition_by_key(cfg: ConnectorConfig, compared: ComparedTable) -> bool:
-    """Return whether the records of a row are in one partition as long as it has its key.
-
-    Args:
-        cfg: The connector's configuration.
-        compared: The table.
-    """
+    """Return whether the records of a row are in one partition as long as it has its key."""
     if not cfg.is_ticdc:
         return compared.own_key
     rules = cfg[F.DISPATCHERS]
@@ -102,12 +83,7 @@ def chooses_partition_by_key(cfg: ConnectorConfig, compared: ComparedTable) -> b
 
 
 def shows_whole_rows(cfg: ConnectorConfig, table: Table) -> bool:
-    """Return whether records have all columns of a table as they are, so that each change makes another record.
-
-    Args:
-        cfg: The connector's configuration.
-        table: The table.
-    """
+    """Return whether records have all columns of a table as they are, so that each change makes another record."""
     options = table_options.table_options(cfg, table)
     columns = value_columns(table, options)
     as_they_are = all(options.treatment(c).change is None and options.custom(c) is None for c in columns)
@@ -115,12 +91,7 @@ def shows_whole_rows(cfg: ConnectorConfig, table: Table) -> bool:
 
 
 def unchecked_histories(cfg: ConnectorConfig, tables: Collection[int]) -> dict[int, str]:
-    """Return what histories of keys cannot show, one sentence for each table.
-
-    Args:
-        cfg: The connector's configuration.
-        tables: Numbers of the tables whose histories are checked.
-    """
+    """Return what histories of keys cannot show, one sentence for each table."""
     if not cfg.is_ticdc:
         return {}
     return dict.fromkeys(tables, ROWS_ONLY_REASON if cfg[F.TIDB_EXTENSION] else NO_TIMES_REASON)

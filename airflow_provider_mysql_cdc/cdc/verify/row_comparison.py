@@ -1,18 +1,44 @@
-"""Compare a row of a table with its last event, column by column."""
+"""Compare a row of a table with its last event, column by column, as configuration and structure tell.
+
+Rows carry the forms of those columns alone that differ from the forms of the table's structure, so most carry none.
+"""
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.decode.codegen.unavailable import placeholder_bytes
-from airflow_provider_mysql_cdc.cdc.verify.event_record import Row
-from airflow_provider_mysql_cdc.cdc.verify.row_text import same_value
-from airflow_provider_mysql_cdc.cdc.verify.value_form import Forms, ValueForm
+from airflow_provider_mysql_cdc.cdc.avro.connect_avro import avro_schema
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.convert.connect_types import connect_type
+from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, value_columns
+from airflow_provider_mysql_cdc.cdc.decode.codegen.unavailable import placeholder_bytes, placeholder_text
+from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
+from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import avro_name, key_schema, value_schema
+from airflow_provider_mysql_cdc.cdc.verify.avro_events import readable_schema
+from airflow_provider_mysql_cdc.cdc.verify.event_record import (
+    GUESSED,
+    NUMBER_TEXT,
+    Forms,
+    Row,
+    ValueForm,
+    row_forms,
+    struct_forms,
+)
+from airflow_provider_mysql_cdc.cdc.verify.row_text import FORMS_MEMBER, same_value
 from airflow_provider_mysql_cdc.cdc.verify.value_meaning import Kind, equal_meanings, meaning
+from airflow_provider_mysql_cdc.cdc.verify.value_writing import changed_forms
 
 _DAY = 86_400 * 10**9
 # First and last nanosecond of the forms in which other values are written as null (``nulled_values``).
@@ -25,7 +51,7 @@ _HELD: Mapping[str, tuple[Kind, int, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class ComparedColumns:
-    """Say how the values of a table's columns are compared (``compared_columns``).
+    """Say how the values of a table's columns are compared (``row_comparison``).
 
     Args:
         forms: How records of the table's structure say that values are written.
@@ -42,12 +68,7 @@ class ComparedColumns:
     has_schemas: bool = True
 
     def is_unknown(self, name: str, value: Any) -> bool:
-        """Return whether a value may stand for one that the row image has left out.
-
-        Args:
-            name: The column's field.
-            value: The value in an event.
-        """
+        """Return whether a value may stand for one that the row image has left out."""
         return (value is None and name in self.null_if_unknown) or is_placeholder(value, self.placeholders)
 
 
@@ -115,14 +136,7 @@ def compare_rows(
 
 @dataclass(frozen=True, slots=True)
 class _ColumnComparison:
-    """Compare the values of one column.
-
-    Args:
-        columns: The table's columns.
-        name: The column's field.
-        form: Form of the table's value.
-        event_form: Form of the event's value.
-    """
+    """Compare the values of one column."""
 
     columns: ComparedColumns
     name: str
@@ -130,6 +144,8 @@ class _ColumnComparison:
     event_form: ValueForm | None
 
     def compare(self, value: Any, event_value: Any) -> _Outcome:
+        if self.event_form == GUESSED:
+            return _Outcome.EQUAL if same_value(value, event_value) else _Outcome.INCOMPARABLE
         same_form = self.form == self.event_form
         if same_form and same_value(value, event_value):
             return _Outcome.EQUAL
@@ -168,24 +184,130 @@ class _ColumnComparison:
 
 
 def placeholder_texts(placeholder: str) -> frozenset[str]:
-    """Return how ``unavailable.value.placeholder`` is written in text and in binary columns.
-
-    Args:
-        placeholder: The property.
-    """
+    """Return how ``unavailable.value.placeholder`` is written in text and in binary columns."""
     data = placeholder_bytes(placeholder)
     texts = (data.decode("utf-8", "replace"), b64encode(data).decode(), urlsafe_b64encode(data).decode(), data.hex())
     return frozenset(texts)
 
 
 def is_placeholder(value: Any, placeholders: frozenset[str]) -> bool:
-    """Return whether a value stands for an unknown one, as such or as every item of an array, map or struct.
-
-    Args:
-        value: The value.
-        placeholders: Texts that stand for an unknown value.
-    """
+    """Return whether a value stands for an unknown one, as such or as every item of an array, map or struct."""
     if isinstance(value, str):
         return value in placeholders
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
     return bool(items) and all(is_placeholder(item, placeholders) for item in items)
+
+
+class FormCarrier:
+    """Add the forms to the rows of one table.
+
+    Args:
+        columns: The table's columns, as those have them who compare the rows.
+    """
+
+    def __init__(self, columns: ComparedColumns) -> None:
+        self._forms = columns.forms
+        self._last: Forms | None = None
+        self._carried: dict[str, list[Any]] = {}
+
+    def row_with_forms(self, row: Row, forms: Forms | None) -> Row:
+        """Return a row with the forms that it has to carry."""
+        if forms is None:
+            return row
+        if forms is not self._last:
+            changed = changed_forms(self._forms, forms)
+            self._last, self._carried = forms, {name: form.to_json() for name, (form, _) in changed.items()}
+        return {**row, FORMS_MEMBER: self._carried} if self._carried else row
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedRowComparison:
+    """Compare rows that carry their forms.
+
+    Args:
+        columns: The columns of each table, by its number.
+    """
+
+    columns: Mapping[int, ComparedColumns]
+
+    def __call__(self, table: int, row: Mapping[str, Any], event_row: Mapping[str, Any]) -> RowDifference:
+        """Return how a row and its last event differ."""
+        columns = self.columns[table]
+        values, forms = _take_forms(row, columns)
+        event_values, event_forms = _take_forms(event_row, columns)
+        return compare_rows(values, event_values, columns, forms, event_forms)
+
+
+def _take_forms(row: Mapping[str, Any], columns: ComparedColumns) -> tuple[Row, Forms]:
+    """Return the values of a row and their forms: those of the table's structure where it carries no others."""
+    carried = row.get(FORMS_MEMBER)
+    if carried is None:
+        return row, columns.forms
+    values = {name: value for name, value in row.items() if name != FORMS_MEMBER}
+    return values, {**columns.forms, **{name: ValueForm.from_json(form) for name, form in carried.items()}}
+
+
+_NUMBER_FAMILIES = (Family.DECIMAL, Family.INTEGER)
+
+
+def compared_columns(cfg: ConnectorConfig, table: Table) -> ComparedColumns:
+    """Return how the values of a table's columns are compared.
+
+    Raises:
+        SchemaError: A column cannot be represented.
+    """
+    options = table_options.table_options(cfg, table)
+    columns = {column_field(cfg, column): column for column in value_columns(table, options)}
+    forms = record_forms(cfg, table, options)[1]
+    as_null = cfg[F.UNAVAILABLE_VALUE_AS_NULL] and not cfg.is_ticdc
+    nulls = {name for name, column in columns.items() if column.nullable and placeholder_text(column, options) is None}
+    return ComparedColumns(
+        forms,
+        {name: _declared_form(cfg, column, options, forms[name]) for name, column in columns.items()},
+        frozenset(nulls if as_null else ()),
+        placeholder_texts(cfg[F.UNAVAILABLE_VALUE_PLACEHOLDER]),
+        cfg.is_avro("value") or cfg[F.VALUE_SCHEMAS_ENABLE],
+    )
+
+
+def column_field(cfg: ConnectorConfig, column: Column) -> str:
+    """Return the name of a column's field in keys and values."""
+    return avro_name(column.name) if cfg.is_ticdc else field_name(column.name, str(cfg[F.FIELD_NAME_ADJUSTMENT_MODE]))
+
+
+def record_forms(cfg: ConnectorConfig, table: Table, options: DecoderOptions) -> tuple[Forms, Forms]:
+    """Return the forms of the fields of keys and of rows, as the schemas of records say them.
+
+    Raises:
+        SchemaError: A column cannot be represented.
+    """
+    if cfg.is_ticdc:
+        modes = table_options.ticdc_modes(cfg)
+        key = key_schema(table, key_columns(table, options), modes)
+        value = value_schema(table, value_columns(table, options), modes)
+        return {} if key is None else readable_schema(key).forms, readable_schema(value).forms
+    text = envelope_text(table, options)
+    key_document, value_document = (None if s is None else json.loads(s) for s in (text.key_schema, text.value_schema))
+    return _part_forms(cfg, "key", key_document), _part_forms(cfg, "value", value_document)
+
+
+def _part_forms(cfg: ConnectorConfig, part: F.ConverterPart, schema: Any) -> Forms:
+    if schema is None:
+        return {}
+    if not cfg.is_avro(part):
+        return struct_forms(schema) if part == "key" else row_forms(schema)
+    part_fields = F.CONVERTER_FIELDS[part]
+    meta = cfg[part_fields.meta_data] or cfg[part_fields.use_latest]
+    readable = readable_schema(dumps(avro_schema(schema, meta=meta)))
+    return readable.forms if part == "key" else readable.row_forms
+
+
+def _declared_form(cfg: ConnectorConfig, column: Column, options: DecoderOptions, form: ValueForm) -> ValueForm:
+    """Return a column's form with what its schema may not say: that a text is a number, or a semantic type."""
+    custom = options.custom(column) is not None
+    if form.type == "string" and not form.name and column.family in _NUMBER_FAMILIES and not custom:
+        return ValueForm("string", NUMBER_TEXT)
+    if form.name or cfg.is_ticdc:
+        return form
+    kind = connect_type(column, options)
+    return ValueForm(kind.type, kind.name or "", form.scale)

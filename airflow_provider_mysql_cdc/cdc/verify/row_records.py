@@ -65,11 +65,7 @@ class RowRecords:
         return context
 
     def of_block(self, block: RowBlock) -> Iterator[WrittenRow]:
-        """Yield the records of rows; rows that cannot be written are added to ``errors``.
-
-        Args:
-            block: The rows.
-        """
+        """Yield the records of rows; rows that cannot be written are added to ``errors``."""
         decode_many = self._rows.decode.decode_many
         if block.large or decode_many is None or self._rows.record_format is not None:
             yield from self._of_packets(block)
@@ -116,12 +112,7 @@ class RowRecords:
 
 
 def read_columns(cfg: ConnectorConfig, table: Table) -> tuple[Column, ...]:
-    """Return the columns of the SELECT that ``RowRecords`` reads: those of the events, and of the table's own key.
-
-    Args:
-        cfg: The connector's configuration.
-        table: The table.
-    """
+    """Return the columns of the SELECT that ``RowRecords`` reads: those of the events, and of the table's own key."""
     required = {
         *selected_columns(table, table_options.table_options(cfg, table)),
         *key_columns(table, row_key_options(table)),

@@ -13,15 +13,11 @@ MAX_VALUE_CHARACTERS = 1024
 """Longest text, or JSON of another value, that a comparison carries; of longer ones it carries a digest."""
 DIGEST_MARK = "blake2b:"
 FORMS_MEMBER = "\0forms"
-"""Member with the forms of values (``carried_forms``); no column has such a name."""
+"""Member with the forms of values (``row_comparison``); no column has such a name."""
 
 
 def row_bytes(row: Mapping[str, Any]) -> bytes:
-    """Return the canonical bytes of a row: JSON with sorted columns, in which long values are digests.
-
-    Args:
-        row: Values by column; bytes are written as hexadecimal text.
-    """
+    """Return the canonical bytes of a row: JSON with sorted columns, in which long values are digests."""
     text = _dumps(row)
     if len(text) <= MAX_VALUE_CHARACTERS:
         return text
@@ -29,40 +25,22 @@ def row_bytes(row: Mapping[str, Any]) -> bytes:
 
 
 def stored_row(text: bytes) -> dict[str, Any]:
-    """Return the row that ``row_bytes`` wrote; long values as digests.
-
-    Args:
-        text: The bytes.
-    """
+    """Return the row that ``row_bytes`` wrote; long values as digests."""
     row: dict[str, Any] = json.loads(text)
     return row
 
 
 def row_values(text: bytes) -> dict[str, Any]:
-    """Return the values of the row that ``row_bytes`` wrote, without the forms that it carries; long ones as digests.
-
-    Args:
-        text: The bytes.
-    """
+    """Return the values of the row that ``row_bytes`` wrote, without its forms; long ones as digests."""
     return {name: value for name, value in stored_row(text).items() if name != FORMS_MEMBER}
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Return whether two values are written alike, of which either may be carried as its digest.
+    """Return whether two values are written alike.
 
     In Python, true equals 1, 1 equals 1.0, and -0.0 equals 0.0; their texts differ.
-
-    Args:
-        one: A value, as ``row_values`` returns it.
-        other: Another.
     """
-    return _dumps(one) == _dumps(other) or (
-        _is_digest(one) != _is_digest(other) and _shortened(one) == _shortened(other)
-    )
-
-
-def _is_digest(value: Any) -> bool:
-    return isinstance(value, str) and value.startswith(DIGEST_MARK)
+    return _dumps(one) == _dumps(other)
 
 
 def _shortened(value: Any) -> Any:

@@ -14,11 +14,7 @@ _SECONDS, _FILES, _PLACES = 29, 3, 32
 
 
 def source_order(source: Row) -> int:
-    """Return where an event is in the binlog, as a number; 0 where its source block does not say.
-
-    Args:
-        source: The source block.
-    """
+    """Return where an event is in the binlog, as a number; 0 where its source block does not say."""
     commit_ts = commit_ts_of(source)
     if commit_ts is not None:
         return commit_ts
@@ -32,22 +28,13 @@ def source_order(source: Row) -> int:
 
 
 def commit_ts_of(source: Row) -> int | None:
-    """Return TiCDC's timestamp of an event; None where it has none.
-
-    Args:
-        source: The source block.
-    """
+    """Return TiCDC's timestamp of an event; None where it has none."""
     commit_ts = source.get(_COMMIT_TS)
     return commit_ts if isinstance(commit_ts, int) else None
 
 
 def position_order(file: int, pos: int) -> int:
-    """Return a place in the binlog as a number of 64 bits.
-
-    Args:
-        file: Number of the file.
-        pos: Position in it.
-    """
+    """Return a place in the binlog as a number of 64 bits."""
     return (file << _POSITION_BITS | pos) & 0xFFFF_FFFF_FFFF_FFFF
 
 
@@ -57,11 +44,7 @@ def place_order(offset: BinlogOffset) -> int:
 
 
 def time_of(source: Row) -> int:
-    """Return when an event was committed, as a number that is the same for events of one millisecond; 0 if unknown.
-
-    Args:
-        source: The source block.
-    """
+    """Return when an event was committed, as a number that is the same for events of one millisecond; 0 if unknown."""
     commit_ts, at_ms = commit_ts_of(source), source.get("ts_ms")
     if commit_ts is not None:
         return commit_ts
@@ -72,9 +55,6 @@ def time_order(source: Row) -> int:
     """Return when an event was logged, as such a number; within one second, where it is in the binlog.
 
     Positions begin anew on another server, but the binlog of a replica keeps the time of the source.
-
-    Args:
-        source: The source block.
     """
     order, at_ms = source_order(source), source.get("ts_ms")
     if not order or not isinstance(at_ms, int) or _COMMIT_TS in source:

@@ -11,11 +11,7 @@ _HIGH_BITS, _LOW_MASK = 10, 0x3FF
 
 
 def sql_literal(text: str) -> str:
-    """Return text as a literal of utf8mb4 that means the same with and without NO_BACKSLASH_ESCAPES and ANSI_QUOTES.
-
-    Args:
-        text: The text.
-    """
+    """Return text as a literal of utf8mb4 that means the same with and without NO_BACKSLASH_ESCAPES and ANSI_QUOTES."""
     if _PLAIN.fullmatch(text) and not _QUOTED.search(text):
         return f"'{text}'"
     return f"_utf8mb4 X'{text.encode().hex().upper()}'"
@@ -27,9 +23,6 @@ def escapes_as_in_sql(text: bytes) -> bytes:
     Records have characters above U+FFFF as two escapes, and escapes in upper case; JSON_QUOTE writes these characters
     themselves, and escapes of control characters in lower case (MySQL source, ``json_dom.cc``, ``double_quote``). What
     the text means stays the same.
-
-    Args:
-        text: JSON text as the encoders of records write it.
     """
     return _ESCAPES.sub(_escape_in_sql, text) if b"\\u" in text else text
 

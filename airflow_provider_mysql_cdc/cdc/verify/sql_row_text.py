@@ -29,11 +29,13 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_col
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
-from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.verify.entries import SAMPLE_MARK, SAMPLE_SHARES, sampled_shares
 from airflow_provider_mysql_cdc.cdc.verify.sql_literals import escapes_as_in_sql, sql_literal
 from airflow_provider_mysql_cdc.cdc.verify.sql_value_text import SqlRequest, value_parts
 
 _Parts = list["str | _SqlPart"]
+CHECKSUM_BYTES = 8
 
 
 class SqlTexts(NamedTuple):
@@ -58,10 +60,6 @@ class _SqlPart(NamedTuple):
 
 def sql_texts(cfg: ConnectorConfig, table: Table) -> SqlTexts | None:
     """Return the expressions of a table's rows; None where the server cannot write one of its columns as records do.
-
-    Args:
-        cfg: The connector's configuration.
-        table: The table.
 
     Raises:
         SchemaError: As for ``table_options``.
@@ -134,3 +132,33 @@ def _concat(parts: _Parts) -> str:
 
 def _sql_text(text: str) -> str:
     return sql_literal(escapes_as_in_sql(text.encode()).decode())
+
+
+def sums_sql(table: TableId, texts: SqlTexts, buckets: int, condition: str) -> str:
+    """Return a SELECT of bucket, number and sum of checksums of rows.
+
+    The column is named by its place: GROUP BY takes a name for a column of the table first, which may have it. A text
+    that is NULL, because the server cannot write it, has no checksum but is counted, so it equals no event.
+    """
+    digest = f"SHA2(CONCAT({texts.key_fields}, {texts.after}), 256)"
+    checksum = f"CAST(CONV(LEFT({digest}, {2 * CHECKSUM_BYTES}), 16, 10) AS UNSIGNED)"
+    return (
+        f"SELECT {_bucket(texts, buckets)}, COUNT(*), SUM({checksum}) "
+        f"FROM {table.quoted()} WHERE {condition} GROUP BY 1"
+    )
+
+
+def buckets_condition(texts: SqlTexts, buckets: int, chosen: Iterable[int]) -> str:
+    """Return the condition of the rows in some buckets, and of those whose bucket the server cannot tell."""
+    bucket = _bucket(texts, buckets)
+    return f"({bucket} IN ({', '.join(map(str, sorted(chosen)))}) OR {bucket} IS NULL)"
+
+
+def sample_condition(texts: SqlTexts, percent: float) -> str:
+    """Return the condition of the rows in a sample (``entries.is_sampled``), and of those that may be in it."""
+    share = f"MOD(CRC32(CONCAT('{SAMPLE_MARK}', {texts.key_fields})), {SAMPLE_SHARES})"
+    return f"({share} < {sampled_shares(percent)!r} OR {share} IS NULL)"
+
+
+def _bucket(texts: SqlTexts, buckets: int) -> str:
+    return f"MOD(CRC32({texts.key_fields}), {buckets})"

@@ -77,27 +77,16 @@ class SqlRequest:
 
         LEFT counts characters and the rule counts UTF-16 units, so more may be left of characters above U+FFFF; what is
         then equal to the text of a record is so only where the record's text is not cut either.
-
-        Args:
-            sql: The expression.
         """
         return sql if self.change is None else f"LEFT({sql}, {self.change.length or 0})"
 
     def zero(self, epoch: str) -> str:
-        """Return the text of MySQL's zero dates (TYPE-53), as SQL.
-
-        Args:
-            epoch: The JSON text in a column that is NOT NULL.
-        """
+        """Return the text of MySQL's zero dates (TYPE-53), as SQL."""
         return self.null if self.column.nullable else sql_literal(epoch)
 
 
 def value_parts(request: SqlRequest) -> SqlValue | None:
-    """Return the expression of a column's values; None if there is none.
-
-    Args:
-        request: The column.
-    """
+    """Return the expression of a column's values; None if there is none."""
     build = _EXPRESSIONS.get(request.column.family)
     if build is None:
         return None
@@ -168,13 +157,7 @@ def _decimal(request: SqlRequest) -> SqlValue | None:
 
 
 def _wide_hex_digits(number: str, column: str, most_bytes: int) -> str:
-    """Return the expression of the two's complement of a DECIMAL in hexadecimal digits; HEX takes a BIGINT.
-
-    Args:
-        number: Expression of the number.
-        column: Expression of a number of the same sign.
-        most_bytes: Bytes of the longest number, at most three parts.
-    """
+    """Return the expression of the two's complement of a DECIMAL in hexadecimal digits; HEX takes a BIGINT."""
     positive = f"({number} + IF({column} < 0, {1 << 8 * most_bytes}, 0))"
     part = 1 << _PART_BITS
     top = f"{positive} DIV {part * part}"

@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import column_renames
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row
 from airflow_provider_mysql_cdc.cdc.verify.source_place import place_order, source_order
 
-_PLACES = ("view_ts", "moved_back")
+_PLACES = ("view_ts", "moved_back", "began_ms")
 _MAY_RENAME = re.compile(r"\b(?:RENAME|CHANGE)\b", re.IGNORECASE)
 _DROPS_AND_ADDS = re.compile(r"\bDROP\b.*\bADD\b|\bADD\b.*\bDROP\b", re.IGNORECASE | re.DOTALL)
 
@@ -89,9 +89,6 @@ class RepeatedRange:
         """Return whether the view contains an event.
 
         A prepared transaction has its place before the view, and may be committed after it, which only GTIDs tell.
-
-        Args:
-            source: The event's source block.
         """
         if not self.start <= source_order(source) < self.view:
             return False
@@ -99,11 +96,7 @@ class RepeatedRange:
         return not (self.gtids and isinstance(gtid, str)) or GtidSet.parse(self.gtids).contains(gtid)
 
     def is_view(self, event: EventRecord) -> bool:
-        """Return whether an event is a row that the view has shown.
-
-        Args:
-            event: The event.
-        """
+        """Return whether an event is a row that the view has shown."""
         return event.op == "r" and source_order(event.source) == self.view
 
 
@@ -120,6 +113,7 @@ class TableVersions:
         repeated: What was read again of the past of the last snapshot; None if nothing was.
         unplaced: In place of ``versions`` the structures, where events do not say their place, as in TiCDC's
             protocol.
+        began_ms: When the history was begun, which may have been recorded anew; None if it is empty.
     """
 
     versions: tuple[StructureVersion, ...]
@@ -128,21 +122,14 @@ class TableVersions:
     moved_back: int | None = None
     repeated: RepeatedRange | None = None
     unplaced: tuple[StructureVersion, ...] = ()
+    began_ms: int | None = None
 
     def without_places(self, view_ts: int | None) -> TableVersions:
-        """Return the structures alone.
-
-        Args:
-            view_ts: As for this class.
-        """
-        return TableVersions((), view_ts=view_ts, unplaced=self.versions)
+        """Return the structures alone."""
+        return TableVersions((), view_ts=view_ts, unplaced=self.versions, began_ms=self.began_ms)
 
     def with_view(self, view: BinlogOffset) -> TableVersions:
-        """Return the versions with what was read again of a snapshot's past.
-
-        Args:
-            view: The position of the snapshot.
-        """
+        """Return the versions with what was read again of a snapshot's past."""
         place = place_order(view)
         if self.moved_back is None or not self.one_binlog or self.moved_back >= place:
             return self
@@ -156,6 +143,7 @@ class TableVersions:
             "one_binlog": self.one_binlog,
             "view_ts": self.view_ts,
             "moved_back": self.moved_back,
+            "began_ms": self.began_ms,
             "repeated": None if repeated is None else [repeated.start, repeated.view, repeated.gtids],
             "unplaced": [version.to_json() for version in self.unplaced],
         }
@@ -167,21 +155,15 @@ class TableVersions:
         versions, unplaced = (
             tuple(map(StructureVersion.from_record, record.objects(name))) for name in ("versions", "unplaced")
         )
-        view_ts, moved_back = map(record.integer_or_none, _PLACES)
+        view_ts, moved_back, began_ms = map(record.integer_or_none, _PLACES)
         repeated = None if data["repeated"] is None else RepeatedRange(*data["repeated"])
-        return cls(versions, record.flag("one_binlog"), view_ts, moved_back, repeated, unplaced)
+        return cls(versions, record.flag("one_binlog"), view_ts, moved_back, repeated, unplaced, began_ms)
 
 
 def read_versions(
     cfg: ConnectorConfig, tables: Collection[TableId], until: BinlogOffset, epoch: int
 ) -> dict[TableId, TableVersions]:
     """Return the structures of each table up to an offset.
-
-    Args:
-        cfg: The connector's configuration.
-        tables: The tables.
-        until: The offset.
-        epoch: The epoch that starts at it.
 
     Raises:
         SchemaError: The history cannot be read.
@@ -204,7 +186,7 @@ def find_versions(
     found = _FoundVersions(tables)
     described: BinlogOffset | None = None
     for record in records:
-        found.note_server(record.position)
+        found.note_record(record)
         if described is not None and not record.snapshot:
             found.note(described, replayed.structures().tables)
             described = None
@@ -232,25 +214,19 @@ class _FoundVersions:
         self._servers: set[str] = set()
         self._described: BinlogOffset | None = None
         self._moved_back: int | None = None
+        self._began_ms: int | None = None
 
     def note_description(self, position: BinlogOffset) -> None:
-        """Add a description of all structures.
-
-        Args:
-            position: Its place.
-        """
+        """Add a description of all structures."""
         last, self._described = self._described, position
         if last is not None and comparable(last, position) and moves_back(last, position):
             places = [place_order(position)] + ([] if self._moved_back is None else [self._moved_back])
             self._moved_back = min(places)
 
-    def note_server(self, position: BinlogOffset) -> None:
-        """Add the server of a record, which may be one that the stream has left: its events are still in the topics.
-
-        Args:
-            position: The record's position.
-        """
-        self._servers.add((position.server_uuid or "").lower())
+    def note_record(self, record: HistoryRecord) -> None:
+        """Add a record's server, which the stream may have left: its events are still in the topics; and its time."""
+        self._servers.add((record.position.server_uuid or "").lower())
+        self._began_ms = record.ts_ms if self._began_ms is None else self._began_ms
 
     def note(
         self, position: BinlogOffset, structures: Mapping[TableId, Table], statement: HistoryRecord | None = None
@@ -285,17 +261,12 @@ class _FoundVersions:
         in_order = all(comparable(a, b) and not moves_back(a, b) for a, b in pairwise(places))
         one_binlog = len(servers) <= 1 and in_order
         versions = {name: tuple(self._versions.get(name, ())) for name in self._tables}
-        return {name: TableVersions(each, one_binlog, None, self._moved_back) for name, each in versions.items()}
+        facts = one_binlog, None, self._moved_back
+        return {name: TableVersions(each, *facts, began_ms=self._began_ms) for name, each in versions.items()}
 
 
 def renamed_columns(statement: HistoryRecord, table: TableId, before: Table) -> tuple[tuple[str, str], ...]:
-    """Return new and former names of the columns that a statement renames.
-
-    Args:
-        statement: Its record.
-        table: The table, as it is called afterwards.
-        before: Its structure before the statement.
-    """
+    """Return new and former names of the columns that a statement renames."""
     if not _MAY_RENAME.search(statement.ddl):
         return ()
     try:

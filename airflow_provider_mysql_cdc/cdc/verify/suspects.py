@@ -25,7 +25,7 @@ class Suspect:
 
     Args:
         kinds: Their number, by kind.
-        key: Canonical bytes of the row's identity, or of a key that names no row (``record_keys.is_raw``).
+        key: Canonical bytes of the row's identity, or of a key that names no row (``event_entries.is_raw``).
         event_row: Canonical bytes of the values after the last event; None where the row does not exist after it.
         record: Partition and offset of the last event; None where there is none, or the table has no key.
         places: Records whose keys consumers have to forget in their partitions.

@@ -1,9 +1,9 @@
-"""The bound of time that the server puts to each SELECT of a verification (verify.max.execution.time.ms)."""
+"""Bounds for the statements of a comparison: the time of each SELECT (verify.max.execution.time.ms), and locks."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pymysql
@@ -13,15 +13,15 @@ from airflow_provider_mysql_cdc.cdc.binlog.server_errors import QUERY_TIMEOUT
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourceError
+from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
 
 
 @contextlib.contextmanager
 def time_limit(cfg: ConnectorConfig, conn: Any) -> Iterator[None]:
     """Limit each SELECT of a connection, and name the error of one that the server has ended.
-
-    Args:
-        cfg: The connector's configuration.
-        conn: The connection; no other SELECT runs on it meanwhile.
 
     Raises:
         SourceError: The server has ended a SELECT.
@@ -63,12 +63,7 @@ def is_time_limit(error: BaseException) -> bool:
 
 
 def rows_per_query(cfg: ConnectorConfig, tasks: int) -> int:
-    """Return how many rows one query is to read: half as many as fit into its time where the rows are limited.
-
-    Args:
-        cfg: The connector's configuration.
-        tasks: Number of tasks, which share the limit of rows.
-    """
+    """Return how many rows one query is to read: half as many as fit into its time where the rows are limited."""
     rows, limit_ms = cfg[F.SNAPSHOT_CHUNK_ROWS], cfg[F.VERIFY_MAX_EXECUTION_TIME_MS]
     per_second = cfg[F.VERIFY_ROWS_PER_SECOND]
     if not limit_ms or not per_second:
@@ -79,3 +74,28 @@ def rows_per_query(cfg: ConnectorConfig, tasks: int) -> int:
 def _where_of(error: BaseException) -> str:
     where = error.where if isinstance(error, SourceError) else ""
     return f", {where}" if where else ""
+
+
+LOCK_WAIT_S = 2
+"""Seconds that a statement waits for a table."""
+_LOCK_WAIT_TIMEOUT = 1205
+
+
+def split_tables(conn: Any, tables: Iterable[Table], chunk_rows: int, log: Log) -> list[SnapshotChunk]:
+    """Return the chunks of tables; a table for which DDL waits is one chunk.
+
+    DDL waits for the views of the tasks, which wait for their chunks, and later statements wait behind the DDL: without
+    a limit all would wait for each other, the writers of the table too. The views themselves can still read the table.
+    """
+    with conn.cursor() as cursor:
+        cursor.execute("SET SESSION lock_wait_timeout = %s", (LOCK_WAIT_S,))
+    chunks: list[SnapshotChunk] = []
+    for table in tables:
+        try:
+            chunks += split_table(conn, table, chunk_rows)
+        except pymysql.err.OperationalError as error:
+            if error.args[0] != _LOCK_WAIT_TIMEOUT:
+                raise
+            log(f"verification: a statement waits for {table.id}, which is therefore read in one piece")
+            chunks.append(SnapshotChunk(table.id, 0))
+    return chunks

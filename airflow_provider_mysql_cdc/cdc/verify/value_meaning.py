@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Any, Literal, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import MYSQL_TYPES, Family
+from airflow_provider_mysql_cdc.cdc.verify.event_record import DECIMAL, NUMBER_TEXT, TIDB, ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.row_text import DIGEST_MARK
-from airflow_provider_mysql_cdc.cdc.verify.value_form import DECIMAL, NUMBER_TEXT, TIDB, ValueForm
 
 
 class Kind(Enum):
@@ -65,12 +65,7 @@ _BAD_VALUES = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError,
 
 
 def meaning(value: Any, form: ValueForm) -> Meaning | None:
-    """Return what a value stands for; None where the form or the value is not known well enough.
-
-    Args:
-        value: The value as JsonConverter writes it, not null.
-        form: How it is written.
-    """
+    """Return what a value stands for; None where the form or the value is not known well enough."""
     read = _BY_TIDB_TYPE.get(form.name.removesuffix(" UNSIGNED")) if form.type == TIDB else _connect_reader(form)
     if read is None or (isinstance(value, str) and value.startswith(DIGEST_MARK)):
         return None
@@ -84,10 +79,6 @@ def equal_meanings(table: Meaning, event: Meaning) -> bool | None:
     """Return whether a value of the table equals one of an event; None where they are not comparable.
 
     ALTER TABLE converts values to the new type, so a value of another numeric type is converted as the server does it.
-
-    Args:
-        table: What the table's value stands for.
-        event: What the event's value stands for.
     """
     if table.kind is event.kind:
         return _SAME_VALUES.get(table.kind, _equal)(table.value, event.value)

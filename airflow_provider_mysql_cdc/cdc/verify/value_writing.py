@@ -7,21 +7,14 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.verify.event_record import Row
-from airflow_provider_mysql_cdc.cdc.verify.value_form import DECIMAL, NUMBER_TEXT, Forms, ValueForm
+from airflow_provider_mysql_cdc.cdc.verify.event_record import DECIMAL, NUMBER_TEXT, Forms, Row, ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.value_meaning import Kind, equal_meanings, meaning
 
 Write = Callable[[Any, ValueForm], Any]
 
 
 def value_in_form(value: Any, form: ValueForm, wanted: ValueForm) -> Any:
-    """Return a value in another form; as it is where that is not possible without loss.
-
-    Args:
-        value: The value as JsonConverter writes it.
-        form: Its form.
-        wanted: The form to write.
-    """
+    """Return a value in another form; as it is where that is not possible without loss."""
     meant = None if value is None else meaning(value, form)
     write = None if meant is None else _WRITERS.get((meant.kind, wanted.name or wanted.type))
     if meant is None or write is None:
@@ -35,11 +28,7 @@ def value_in_form(value: Any, form: ValueForm, wanted: ValueForm) -> Any:
 
 
 class FormChanges:
-    """Write the values of earlier structures in the forms of now.
-
-    Args:
-        forms: The forms of now.
-    """
+    """Write the values of earlier structures in the forms of now."""
 
     def __init__(self, forms: Forms) -> None:
         self._forms = forms
@@ -47,12 +36,7 @@ class FormChanges:
         self._changed: Mapping[str, tuple[ValueForm, ValueForm]] = {}
 
     def in_forms(self, row: Row, forms: Forms | None) -> Row:
-        """Return a row in the forms of now.
-
-        Args:
-            row: The row.
-            forms: Its forms; None if they are not known.
-        """
+        """Return a row in the forms of now."""
         if forms is None:
             return row
         if forms is not self._last:
@@ -64,12 +48,7 @@ class FormChanges:
 
 
 def changed_forms(now: Forms, forms: Forms) -> dict[str, tuple[ValueForm, ValueForm]]:
-    """Return the fields whose forms differ from those of now, with both forms.
-
-    Args:
-        now: The forms of now.
-        forms: Other forms; fields that only one side has are left out.
-    """
+    """Return the fields whose forms differ from those of now, with both forms."""
     return {name: (form, now[name]) for name, form in forms.items() if now.get(name, form) != form}
 
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.batch_counts import LostRecords
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.event_entries import is_raw
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult, FoundDifference, TableCounts
-from airflow_provider_mysql_cdc.cdc.verify.record_keys import is_raw
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_values
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import UnreadableRecords
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest

@@ -36,11 +36,6 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_round import VerifyRound
 def run_verify(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
     """Drain, and compare the tables with their topics, each group at the end of the stream; return records per topic.
 
-    Args:
-        spec: The job; its options are a ``VerifyRequest``.
-        runner: Runs the tasks.
-        log: Takes one line of text.
-
     Raises:
         CdcError: A batch could not be completed, or a comparison failed; the ledger has the verdicts about the groups
             that were compared before, and a retry of the run goes on behind them.
@@ -90,11 +85,7 @@ class _Verification:
         return None if self._queue is None else (self._queue.offset, len(self._queue.left))
 
     def compare(self, context: BatchContext) -> dict[str, int]:
-        """Compare the next group after a batch, and write the verdicts; return the records by topic that were written.
-
-        Args:
-            context: The drain after its batch.
-        """
+        """Compare the next group after a batch, and write the verdicts; return the records written, by topic."""
         with named_errors(context.cfg):
             queue = self._queue or plan_group_queue(context, self.request, self.spec.run)
             self._queue, counts = queue, dict[str, int]()

@@ -1,28 +1,28 @@
-"""Operations that a task of a verification calls on its driver, beside those of a window (``window_operations``)."""
+"""What the tasks of a verification are started with, and what they call on its driver, beside a window's operations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.drain.batch_run import WriterInputs
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage, TaskOperation
+from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.verify.batch_counts import CountedPart
+from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import DifferingKeys
+from airflow_provider_mysql_cdc.cdc.verify.kept_batches import KeptBatch
+from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRange:
-    """Name records of a topic.
-
-    Args:
-        topic: The topic.
-        partition: The partition.
-        start: Offset of the first record.
-        end: The offset after the last one.
-    """
+    """Name records of a topic."""
 
     topic: str
     partition: int
@@ -32,19 +32,10 @@ class TopicRange:
 
 @dataclass(frozen=True, slots=True)
 class NextPart:
-    """Answer a task that asks for work: a part of a table or of a topic, or neither when nothing is left.
-
-    Args:
-        chunk: The rows.
-        records: The records.
-        summed: Number of the table whose sums over rows and records are compared first; None for others.
-        wait: Whether a part may be left later, when other tasks have reported theirs.
-    """
+    """Answer a task that asks for work: a part of a table or of a topic, or neither when nothing is left."""
 
     chunk: SnapshotChunk | None = None
     records: TopicRange | None = None
-    summed: int | None = None
-    wait: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -52,49 +43,16 @@ class NextPart:
         return {
             "chunk": None if self.chunk is None else self.chunk.to_json(),
             "records": None if records is None else [records.topic, records.partition, records.start, records.end],
-            "summed": self.summed,
-            "wait": self.wait,
         }
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> NextPart:
         """Read what ``to_json`` wrote."""
-        chunk, records, summed = members["chunk"], members["records"], members["summed"]
+        chunk, records = members["chunk"], members["records"]
         return cls(
             None if chunk is None else SnapshotChunk.from_json(chunk),
             None if records is None else TopicRange(str(records[0]), *map(int, records[1:])),
-            None if summed is None else int(summed),
-            bool(members["wait"]),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class PartSum:
-    """Report the sum over a part of a table, or of its topic.
-
-    Args:
-        table: The table's number.
-        of_rows: Whether it is one over rows.
-        number: How many rows or records there are.
-        checksum: The sum of their checksums.
-        whole: Whether the sum says all of them: rows that the server can write, records that say a row each.
-    """
-
-    table: int
-    of_rows: bool
-    number: int = 0
-    checksum: int = 0
-    whole: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"sum": [self.table, self.of_rows, self.number, self.checksum, self.whole]}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> PartSum:
-        """Read what ``to_json`` wrote."""
-        table, of_rows, number, checksum, whole = members["sum"]
-        return cls(int(table), bool(of_rows), int(number), int(checksum), bool(whole))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +82,7 @@ class UnreadableRecords:
 
 @dataclass(frozen=True, slots=True)
 class UnreadTable:
-    """Report a table that cannot be compared.
-
-    Args:
-        db: Its database.
-        table: Its name.
-        reason: Why.
-    """
+    """Report a table that cannot be compared."""
 
     db: str
     table: str
@@ -148,12 +100,7 @@ class UnreadTable:
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """Name a table.
-
-    Args:
-        db: Its database.
-        table: Its name.
-    """
+    """Name a table."""
 
     db: str
     table: str
@@ -172,8 +119,6 @@ COMPARE = BarrierPoint.declare("compare", EmptyMessage)
 """A task has written its part of the batch, and waits for the parts of tables and topics to read."""
 NEXT_PART = TaskOperation("part", EmptyMessage, NextPart)
 """A task asks for a part of a table or of a topic."""
-PART_SUMMED = TaskOperation("summed", PartSum, EmptyMessage)
-"""A task has read a part of which the sum is compared first."""
 RECORDS_UNREADABLE = TaskOperation("unreadable", UnreadableRecords, EmptyMessage)
 """A task has met records that are no events."""
 RECORDS_COUNTED = TaskOperation("counted", CountedPart, EmptyMessage)
@@ -182,3 +127,79 @@ TABLE_UNREAD = TaskOperation("unread", UnreadTable, EmptyMessage)
 """A task cannot read a table."""
 VERSIONS = TaskOperation("versions", TableName, TableVersions)
 """A task asks for the structures that a table has had."""
+
+
+MAX_RANGE_RECORDS = 500_000
+"""Offsets of a partition that one part spans at most."""
+
+
+def topic_ranges(topic: str, bounds: dict[int, tuple[int, int]]) -> list[TopicRange]:
+    """Return the parts of a topic."""
+    return [
+        TopicRange(topic, partition, start, min(start + MAX_RANGE_RECORDS, end))
+        for partition, (first, end) in sorted(bounds.items())
+        for start in range(first, end, MAX_RANGE_RECORDS)
+    ]
+
+
+class PartQueue:
+    """Hand out parts, and log how many are left."""
+
+    def __init__(self, chunks: Sequence[SnapshotChunk], ranges: Sequence[TopicRange], log: Log) -> None:
+        self._parts: list[NextPart] = [*(NextPart(chunk=chunk) for chunk in chunks)]
+        self._parts += [NextPart(records=part) for part in ranges]
+        # The source and Kafka are read at the same time.
+        self._parts.sort(key=lambda part: -_size(part))
+        self._total, self._log, self._lock = len(self._parts), log, threading.Lock()
+
+    def next(self, task: int, request: EmptyMessage) -> NextPart:
+        """Return the next part; an empty one when none is left."""
+        with self._lock:
+            if not self._parts:
+                return NextPart()
+            taken = self._total - len(self._parts)
+            if taken and taken % max(1, self._total // 10) == 0:
+                self._log(f"verification: {taken:,} of {self._total:,} parts of tables and topics are read")
+            return self._parts.pop(0)
+
+
+def _size(part: NextPart) -> int:
+    if part.chunk is not None:
+        return part.chunk.rows
+    return 0 if part.records is None else part.records.end - part.records.start
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyInputs:
+    """Hold what the tasks of a verification need.
+
+    Args:
+        writer: What they need as writers of the batch that ends at the verification's position.
+        tables: Names of the tables to compare, in the order of their numbers.
+        buckets: Number of buckets.
+        sample_percent: Share of the keys to compare.
+        rows_per_second: Most rows that all tasks together read from the source in a second; 0 for no limit.
+        tasks: Number of tasks.
+        history_tables: Numbers of the tables whose events are also checked one after the other.
+        transaction_topic: The topic with which the events of transactions are compared; empty if they are not.
+        batches: The batches by which records are counted.
+        columns: Columns of the tables, by number, as those have them who compare the rows.
+        checksum_buckets: Buckets of keys of the tables that are compared by checksums, by number.
+        differing: Of the others, which keys are looked at, where a round by checksums was before; all of those that are
+            not in it.
+        sums_in_sql: Whether the server may add up the checksums of rows; otherwise tasks encode the rows.
+    """
+
+    writer: WriterInputs
+    tables: tuple[TableId, ...]
+    buckets: int
+    sample_percent: float
+    rows_per_second: int
+    tasks: int
+    history_tables: frozenset[int] = frozenset()
+    columns: Mapping[int, ComparedColumns] = field(default_factory=dict)
+    transaction_topic: str = ""
+    checksum_buckets: Mapping[int, int] = field(default_factory=dict)
+    differing: Mapping[TableId, DifferingKeys] = field(default_factory=dict)
+    batches: tuple[KeptBatch, ...] = ()
+    sums_in_sql: bool = True

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
@@ -38,67 +37,56 @@ from airflow_provider_mysql_cdc.cdc.job.task_runner import Shuffle
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
-from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.committed_ends import committed_ends
-from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets_of_topics, topic_config
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows
 from airflow_provider_mysql_cdc.cdc.verify.batch_counts import PartCounts
-from airflow_provider_mysql_cdc.cdc.verify.bucket_comparison import ReduceBucket
-from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison
-from airflow_provider_mysql_cdc.cdc.verify.carried_rows import carried_row_schema
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import bucket_count
 from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import (
     ChecksumResult,
+    ReduceBucket,
     add_counts_of_checksums,
     merge_checksums,
-    take_equal_tables,
 )
-from airflow_provider_mysql_cdc.cdc.verify.checksum_parts import has_checksums
+from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import has_checksums
 from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
     DifferingKeys,
     differing_keys,
     keys_left,
-    may_use_checksums,
 )
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.compared_topics import ComparedTopics
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult, merge_results
 from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import (
     TopicFacts,
     chooses_partition_by_key,
-    deletes_old_records,
-    shows_whole_rows,
     unchecked_histories,
     unfinished_tables,
     unjudged_kinds,
 )
-from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
-from airflow_provider_mysql_cdc.cdc.verify.part_queue import PartQueue, topic_ranges
 from airflow_provider_mysql_cdc.cdc.verify.repair_found import most_found
 from airflow_provider_mysql_cdc.cdc.verify.replica import connect_views, replica_settings
-from airflow_provider_mysql_cdc.cdc.verify.split_tables import split_tables
+from airflow_provider_mysql_cdc.cdc.verify.row_comparison import CarriedRowComparison
 from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import sql_texts
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions, read_versions
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, TableSuspects, collect_suspects
-from airflow_provider_mysql_cdc.cdc.verify.time_limit import rows_per_query, time_limit
-from airflow_provider_mysql_cdc.cdc.verify.topic_sums import TopicSums, topic_sums
+from airflow_provider_mysql_cdc.cdc.verify.time_limit import rows_per_query, split_tables, time_limit
 from airflow_provider_mysql_cdc.cdc.verify.transaction_check import transaction_check
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     COMPARE,
     NEXT_PART,
-    PART_SUMMED,
     RECORDS_COUNTED,
     RECORDS_UNREADABLE,
     TABLE_UNREAD,
     VERSIONS,
-    TopicRange,
+    PartQueue,
     UnreadableRecords,
     UnreadTable,
+    VerifyInputs,
+    topic_ranges,
 )
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import TableVerdict
-from airflow_provider_mysql_cdc.cdc.verify.verify_task import VerifyInputs, compared_tables, run_verify_task
+from airflow_provider_mysql_cdc.cdc.verify.verify_task import compared_tables, run_verify_task
 from airflow_provider_mysql_cdc.cdc.verify.view_batch import begin_view_batch
 
 BARRIER_TIMEOUT_S = 600.0
@@ -146,7 +134,6 @@ class VerifyRound:
     names: Sequence[TableId]
     differing: Mapping[TableId, DifferingKeys] | None = None
     _checksum_buckets: Mapping[int, int] = field(default_factory=dict)
-    _rows: dict[int, int] = field(default_factory=dict)
     _batch: StartedBatch | None = None
     _counts: dict[str, int] = field(default_factory=dict)
     _progress: DrainProgress | None = None
@@ -179,11 +166,11 @@ class VerifyRound:
         names = self.names
         # Spark says it by a job of its own, which gets no slot while the stage has them all.
         tasks = self._tasks = self._task_count()
-        tables = compared_tables(context.cfg, names, schema_state.tables)
-        bounds = self._bounds({compared.topic for compared in tables.values()})
+        tables, topics = compared_tables(context.cfg, names, schema_state.tables), ComparedTopics(context)
+        bounds = topics.bounds({compared.topic for compared in tables.values()})
         self._checksum_buckets, buckets = self._bucket_counts(tables.values(), bounds, tasks)
         columns = {compared.number: compared.columns for compared in tables.values()}
-        rules = self._history_rules(tables.values()) if self.request.history else {}
+        rules = topics.history_rules(tables.values()) if self.request.history else {}
         # TiCDC's records say neither their transaction nor their place in the binlog.
         placed = {} if context.cfg.is_ticdc else rules
         transactions = transaction_check(
@@ -191,14 +178,12 @@ class VerifyRound:
             self.request,
             tables.values(),
             placed,
-            lambda topic: bounds.get(topic) or self._bounds_of(topic),
+            lambda topic: bounds.get(topic) or topics.bounds([topic])[topic],
         )
         self._unchecked = transactions.reasons or unchecked_histories(context.cfg, rules)
         self._transaction_topic = transactions.topic
         self._counts_of_parts = PartCounts.of_tables(context.cfg, tables.values(), placed)
         moving = frozenset(c.number for c in tables.values() if not chooses_partition_by_key(context.cfg, c))
-        schemas = {compared.number: carried_row_schema(context.cfg, compared.table) for compared in tables.values()}
-        row_schemas = {number: schema for number, schema in schemas.items() if schema}
         barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
 
         def lead(stage_ended: threading.Event) -> None:
@@ -217,7 +202,6 @@ class VerifyRound:
             self._checksum_buckets,
             self.differing or {},
             self._counts_of_parts.batches,
-            row_schemas,
             self.request.checksums,
         )
         results = StageRunner(context.cfg, context.runner, context.job.schema_ids).run_barrier_shuffled(
@@ -233,7 +217,6 @@ class VerifyRound:
                     CarriedRowComparison(columns),
                     moving,
                     transactions.tables,
-                    row_schemas,
                 ),
             ),
         )
@@ -250,9 +233,9 @@ class VerifyRound:
     ) -> tuple[dict[int, int], int]:
         """Return the numbers of buckets from what is expected: of keys, by table, and of the tasks that compare."""
         cfg, entries, buckets = self.context.cfg, 0.0, dict[int, int]()
-        by_checksums = self.differing is None and may_use_checksums(self.request)
+        by_checksums = self.differing is None and not self.request.history
         for compared in tables:
-            rows = self._rows[compared.number] = estimated_rows(self.context.conn, compared.table.id)
+            rows = estimated_rows(self.context.conn, compared.table.id)
             records = sum(end - first for first, end in bounds[compared.topic].values())
             if by_checksums and has_checksums(cfg, compared):
                 buckets[compared.number] = bucket_count(max(rows, records))
@@ -261,17 +244,6 @@ class VerifyRound:
             else:
                 entries += rows + records
         return buckets, min(MAX_BUCKETS, max(tasks, math.ceil(entries / ENTRIES_PER_BUCKET)))
-
-    def _bounds(self, topics: Iterable[str]) -> dict[str, dict[int, tuple[int, int]]]:
-        """Return first offset and end of topics' partitions; none of those that the stream has not written to yet."""
-        topics = sorted(topics)
-        admin, partitions = make_admin(self.context.cfg.kafka_settings()), self._partitions(topics)
-        found = end_offsets_of_topics(admin, partitions, stable=True)
-        return {topic: found.get(topic, {}) for topic in topics}
-
-    def _partitions(self, topics: Iterable[str]) -> dict[str, range]:
-        recorded = self.context.job.latest().topics
-        return {topic: range(recorded[topic].partitions) for topic in topics if topic in recorded}
 
     def _require_committed_bounds(self) -> dict[str, dict[int, tuple[int, int]]]:
         """Return the bounds of all topics to read; tables of which records are hidden are not compared.
@@ -282,8 +254,7 @@ class VerifyRound:
         by_topic: dict[str, list[TableId]] = {topic: [] for topic in [self._transaction_topic] if topic}
         for name, compared in self._tables.items():
             by_topic.setdefault(compared.topic, []).append(name)
-        admin = make_admin(self.context.cfg.kafka_settings())
-        ends = committed_ends(admin, self._partitions(sorted(by_topic)))
+        ends = ComparedTopics(self.context).committed(by_topic)
         if (reason := ends.hidden.get(self._transaction_topic)) is not None:
             where = f"topic {self._transaction_topic}"
             raise SinkConnectionError("a topic cannot be read to its end", where=where, why=reason)
@@ -291,9 +262,6 @@ class VerifyRound:
             self._unread.update(dict.fromkeys(by_topic[topic], reason))
             self.context.log(f"verification: tables of topic {topic} are not compared: {reason}")
         return {topic: ends.bounds.get(topic, {}) for topic in by_topic}
-
-    def _bounds_of(self, topic: str) -> dict[int, tuple[int, int]]:
-        return self._bounds([topic])[topic]
 
     def _handlers(self, barrier: TaskBarrier) -> list[TaskHandler]:
         return [
@@ -305,7 +273,6 @@ class VerifyRound:
             SCHEMA_REFUSED.handled_by(lambda task, refusal: EMPTY),
             self.schema_texts.handler(),
             NEXT_PART.handled_by(lambda task, request: self._required_queue().next(task, request)),
-            PART_SUMMED.handled_by(lambda task, part: self._required_queue().add_sum(task, part)),
             RECORDS_UNREADABLE.handled_by(self._add_unreadable),
             RECORDS_COUNTED.handled_by(lambda task, part: self._counts_of_parts.add(part)),
             TABLE_UNREAD.handled_by(self._add_unread),
@@ -381,7 +348,7 @@ class VerifyRound:
         self._compared.update({c.topic: bounds_of[c.topic] for c in self._tables.values()})
         for topic, bounds in self._compared.items():
             has_other_keys = any(c.topic == topic and not c.own_key and not c.keyless for c in self._tables.values())
-            self._facts[topic] = self._topic_facts(topic, bounds, has_other_keys=has_other_keys)
+            self._facts[topic] = ComparedTopics(context).facts(topic, bounds, has_other_keys=has_other_keys)
         chunk_rows = rows_per_query(context.cfg, self._tasks)
         with connect_views(context.cfg) as conn, time_limit(context.cfg, conn):
             tables = (compared.table for name, compared in self._tables.items() if name not in self._unread)
@@ -390,26 +357,7 @@ class VerifyRound:
             f"verification at {plan.end}: {len(self._tables)} table(s) in {len(chunks)} chunk(s), "
             f"{sum(part.end - part.start for part in ranges):,} offsets of {len(self._facts)} topic(s)"
         )
-        return PartQueue(chunks, ranges, self._sums(chunks, ranges), context.log)
-
-    def _sums(self, chunks: Sequence[SnapshotChunk], ranges: Sequence[TopicRange]) -> TopicSums:
-        summed = self._checksum_buckets if self.request.checksums else {}
-        tables = (compared for compared in self._tables.values() if compared.number in summed)
-        return topic_sums(self.context.cfg, tables, self._rows, [chunk.table for chunk in chunks], ranges)
-
-    def _history_rules(self, tables: Collection[ComparedTable]) -> dict[int, HistoryRules]:
-        """Return what holds for the events of each table that have the row's key."""
-        cfg = self.context.cfg
-        sharing = Counter(compared.topic for compared in tables)
-        admin, rules = make_admin(cfg.kafka_settings()), dict[int, HistoryRules]()
-        for compared in tables:
-            config = topic_config(admin, compared.topic) if compared.topic in self.context.job.latest().topics else {}
-            compacted = config is None or "compact" in config.get("cleanup.policy", "")
-            # A tombstone does not name its table.
-            tombstones = cfg[F.TOMBSTONES_ON_DELETE] and sharing[compared.topic] == 1 and not cfg.is_ticdc
-            whole, together = shows_whole_rows(cfg, compared.table), chooses_partition_by_key(cfg, compared)
-            rules[compared.number] = HistoryRules(bool(tombstones), not compacted, cfg.is_ticdc, whole, together)
-        return rules
+        return PartQueue(chunks, ranges, context.log)
 
     def _read_versions(self, names: Sequence[TableId], plan: BatchPlan) -> Mapping[TableId, TableVersions]:
         context = self.context
@@ -421,17 +369,9 @@ class VerifyRound:
         view_ts = None if view is None else view.get("commit_ts")
         return {name: each.without_places(view_ts) for name, each in versions.items()}
 
-    def _topic_facts(self, topic: str, bounds: Mapping[int, tuple[int, int]], *, has_other_keys: bool) -> TopicFacts:
-        lost = sum(first for first, _ in bounds.values())
-        wanted = bool(bounds) and (lost or has_other_keys)
-        config = topic_config(make_admin(self.context.cfg.kafka_settings()), topic) if wanted else None
-        compacts = config is not None and "compact" in config.get("cleanup.policy", "")
-        return TopicFacts(lost, config is None or deletes_old_records(config), has_other_keys and compacts)
-
     def _outcome(self, found: BucketResult, checksums: ChecksumResult) -> RoundOutcome:
         context, batch = self.context, self._batch
         assert batch is not None
-        take_equal_tables(checksums, self._required_queue().sums.equal_tables())
         by_checksums = [c for c in self._tables.values() if c.number in self._checksum_buckets]
         differing = differing_keys(by_checksums, self._checksum_buckets, checksums, compared_by_rows=found.counts)
         others = {name for name, c in self._tables.items() if c.number in checksums.unjudged}

@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_window_batch
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, begin_batch
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceError, SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.incremental.watermarks import WatermarkUnavailable, low_watermark
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     OPENED,
@@ -26,8 +27,25 @@ from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import GRANT_OF_LOCKS
 from airflow_provider_mysql_cdc.cdc.verify.replica_views import open_replica_views
-from airflow_provider_mysql_cdc.cdc.verify.view_error import view_error
+
+
+def view_error(of_what: str, unavailable: WatermarkUnavailable) -> CdcError:
+    """Return the error of a job that needs views at one position.
+
+    Args:
+        of_what: The job, for example ``a verification``.
+        unavailable: Why there is no such position; its cause, if it has one, says what to do.
+    """
+    what, cause = f"the views of {of_what} cannot be opened at one position", unavailable.__cause__
+    if not isinstance(cause, CdcError):
+        return SourceError(what, why=str(unavailable), retriable=True)
+    why = f"{cause.what}: {cause.why}" if cause.why else cause.what
+    where, remedy = cause.where, cause.remedy
+    if isinstance(cause, SourcePrivilegeError):  # the lock is taken whatever snapshot.locking.mode says
+        where, remedy = "", GRANT_OF_LOCKS
+    return type(cause)(what, where=where, why=why, remedy=remedy, retriable=cause.can_retry)
 
 
 def begin_view_batch(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -11,14 +10,20 @@ from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.model.table import Table
-from airflow_provider_mysql_cdc.cdc.verify.added_columns import BEFORE_HISTORY, AddedColumns
-from airflow_provider_mysql_cdc.cdc.verify.compared_columns import column_field, compared_columns, record_forms
-from airflow_provider_mysql_cdc.cdc.verify.envelope_events import require_members
-from airflow_provider_mysql_cdc.cdc.verify.event_record import UNKNOWN_STRUCTURE, EventRecord, Row, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.added_columns import BEFORE_HISTORY, AddedColumns, DeclaredColumns
+from airflow_provider_mysql_cdc.cdc.verify.event_readers import require_members
+from airflow_provider_mysql_cdc.cdc.verify.event_record import (
+    UNKNOWN_STRUCTURE,
+    UNWRITTEN,
+    EventRecord,
+    Forms,
+    Row,
+    UnreadableRecord,
+)
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
+from airflow_provider_mysql_cdc.cdc.verify.row_comparison import column_field, compared_columns, record_forms
 from airflow_provider_mysql_cdc.cdc.verify.source_place import place_order, source_order
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions
-from airflow_provider_mysql_cdc.cdc.verify.value_form import UNWRITTEN, Forms
 from airflow_provider_mysql_cdc.cdc.verify.written_schemas import WrittenSchemas
 
 _END = (1 << 64) - 1
@@ -35,10 +40,12 @@ class WrittenStructures:
 
     def __init__(self, cfg: ConnectorConfig, table: Table, versions: TableVersions) -> None:
         self._cfg, self._now = cfg, compared_columns(cfg, table)
-        self._added = AddedColumns(cfg, table, self._now, versions.versions or versions.unplaced)
+        self._declared = DeclaredColumns(cfg)
+        self._added = AddedColumns(cfg, table, self._now, versions.versions or versions.unplaced, self._declared)
         self._key_now = record_forms(cfg, table, table_options.table_options(cfg, table))[0]
         self._versions, self.one_binlog = versions.versions, versions.one_binlog
         self.view_ts, self.repeated = versions.view_ts, versions.repeated
+        self._began_ms = versions.began_ms or 0
         self._begins = [place_order(version.position) for version in versions.versions]
         self._forms: dict[int, tuple[Forms, Forms]] = {}
         self._same: dict[int, frozenset[str]] = {}
@@ -60,21 +67,16 @@ class WrittenStructures:
     def require_own(self, event: EventRecord, *, has_key: bool) -> None:
         """Check that an event is one that the stream may have written under a structure of the table.
 
-        Args:
-            event: The event.
-            has_key: Whether the records of the present structure have keys.
-
         Raises:
             UnreadableRecord: It has no key although the table had one, or it has other columns or another schema.
         """
         if event.op in ("", "t") or not self._written:
             return
-        if not self._unplaced:
-            if self._is_before_history(event.source):
-                self._schemas.require("value", event.forms, with_columns=False)
-                return
-            if event.key is None and has_key and self._was_keyed(event.source):
-                raise UnreadableRecord("the event has no key, although its table has one")
+        if self.is_before_history(event):
+            self._schemas.require("value", event.forms, with_columns=False)
+            return
+        if not self._unplaced and event.key is None and has_key and self._was_keyed(event.source):
+            raise UnreadableRecord("the event has no key, although its table has one")
         for name, row in (("before", event.before), ("after", event.after)):
             if row is not None:
                 require_members(row, self._fields, name)
@@ -84,15 +86,14 @@ class WrittenStructures:
         """Return whether a record's key is in the bytes that the stream writes for a structure of the table.
 
         Compaction, and consumers that tell records by their keys, keep a record under other bytes beside the row's.
-
-        Args:
-            event: The record.
         """
         if event.key is None or not self._written:
             return True
         order = tuple(event.key)
         if not event.key_exact or (order not in self._key_orders and frozenset(order) in self._key_sets):
             return False
+        if self.is_before_history(event):
+            return True
         try:
             self._schemas.require("key", event.key_forms)
         except UnreadableRecord:
@@ -105,11 +106,7 @@ class WrittenStructures:
         return bool(self._former_keys)
 
     def has_former_key(self, event: EventRecord) -> bool:
-        """Return whether an event has a key that the table's records had before the present one.
-
-        Args:
-            event: The event.
-        """
+        """Return whether an event has a key that the table's records had before the present one."""
         return (frozenset() if event.key is None else frozenset(event.key)) in self._former_keys
 
     @property
@@ -119,17 +116,14 @@ class WrittenStructures:
         return self._begins[self._key_number] if known else _END
 
     def shows_view(self, event: EventRecord, headers: Headers) -> bool:
-        """Return whether an event says that the last snapshot has read rows of the table, whose past was read again.
-
-        Args:
-            event: The event.
-            headers: Its headers.
-        """
+        """Return whether an event says that the last snapshot has read rows of the table, whose past was read again."""
         return self.repeated is not None and self.repeated.is_view(event) and not is_repair(headers)
 
-    def _is_before_history(self, source: Row) -> bool:
+    def is_before_history(self, event: EventRecord) -> bool:
         """Return whether the history does not say what the table was like then, because it was recorded anew."""
-        return self.one_binlog and 0 < source_order(source) < self._begins[0]
+        if event.written_ms:
+            return event.written_ms < self._began_ms
+        return bool(self._versions) and self.one_binlog and 0 < source_order(event.source) < self._begins[0]
 
     def _was_keyed(self, source: Row) -> bool:
         number = self._structure_of(source)
@@ -137,11 +131,7 @@ class WrittenStructures:
         return self._always_keyed or (known and bool(self._versions[number].table.key_columns()))
 
     def has_other_columns(self, event: EventRecord) -> bool:
-        """Return whether columns were added or dropped since an event, or may have been.
-
-        Args:
-            event: The event.
-        """
+        """Return whether columns were added or dropped since an event, or may have been."""
         if not self._versions:
             return False
         first, last = self._versions[0].generation, self._versions[-1].generation
@@ -154,11 +144,7 @@ class WrittenStructures:
         return len(self._versions) > 1
 
     def is_older(self, order: int) -> bool:
-        """Return whether an event at a place of the binlog may have another structure than that of now.
-
-        Args:
-            order: The place, from ``source_order``.
-        """
+        """Return whether an event at a place of the binlog may have another structure than that of now."""
         return self.has_changed and (not self.one_binlog or order < self._begins[-1])
 
     def complete(self, event: EventRecord) -> EventRecord:
@@ -166,11 +152,8 @@ class WrittenStructures:
 
         A value is excused only where the history shows that its column was declared otherwise at the event's place, or
         was not there: a column that the record lacks although its table had it is marked as ``UNWRITTEN``.
-
-        Args:
-            event: The event.
         """
-        if not event.op:
+        if not event.op or (self._unplaced and self.is_before_history(event)):
             return event
         number = self._structure_of(event.source) if self.has_changed else 0
         forms, key_forms = self._forms_in(event, number)
@@ -207,21 +190,17 @@ class WrittenStructures:
             placed = () if number == UNKNOWN_STRUCTURE else self._versions[number : number + 1]
             same, now = set(self._now.declared), self._now.declared
             for table in [version.table for version in placed or self._versions] or self._unplaced:
-                with suppress(SchemaError):
-                    declared = compared_columns(self._cfg, table).declared
-                    same &= {name for name, form in declared.items() if now.get(name) == form}
+                if (columns := self._declared.of(table)) is not None:
+                    same &= {name for name, form in columns.declared.items() if now.get(name) == form}
             found = self._same[number] = frozenset(same)
         return found
 
     def with_added_columns(self, event: EventRecord) -> EventRecord:
-        """Return an event that was completed with the columns that the table got later, as far as they are known.
-
-        Args:
-            event: The event.
-        """
+        """Return an event that was completed with the columns that the table got later, as far as they are known."""
         if not self._versions:
-            return self._added.complete(event, UNKNOWN_STRUCTURE) if self._cfg.is_ticdc else event
-        before = self._is_before_history(event.source)
+            structure = BEFORE_HISTORY if self.is_before_history(event) else UNKNOWN_STRUCTURE
+            return self._added.complete(event, structure) if self._cfg.is_ticdc else event
+        before = self.is_before_history(event)
         return self._added.complete(event, BEFORE_HISTORY if before else self._structure_of(event.source))
 
     def _structure_of(self, source: Row) -> int:
@@ -235,25 +214,23 @@ class WrittenStructures:
         """Return the forms of values and keys under a structure; a column that is declared as now has that of now."""
         if number == UNKNOWN_STRUCTURE:
             return self._common(), self._key_now
-        table = self._versions[number].table
-        try:
-            key_forms = record_forms(self._cfg, table, table_options.table_options(self._cfg, table))[0]
-            declared = compared_columns(self._cfg, table).declared
-        except SchemaError:  # one of its columns could not be represented, so there is no event of it
+        table, now = self._versions[number].table, self._now
+        columns = self._declared.of(table)
+        if columns is None:
             return self._common(), self._key_now
-        now = self._now
-        forms = {name: now.forms[name] if now.declared.get(name) == form else form for name, form in declared.items()}
-        return forms, key_forms
+        key_forms = record_forms(self._cfg, table, table_options.table_options(self._cfg, table))[0]
+        declared = columns.declared.items()
+        return {n: now.forms[n] if now.declared.get(n) == form else form for n, form in declared}, key_forms
 
     def _common(self) -> Forms:
         """Return the forms of now, with all others that structures declare."""
         forms = dict(self._now.forms)
         for version in self._versions:
-            with suppress(SchemaError):
-                for name, declared in compared_columns(self._cfg, version.table).declared.items():
-                    form = forms.get(name)
-                    if form is not None and declared not in (self._now.declared[name], *form.others):
-                        forms[name] = form._replace(others=(*form.others, declared))
+            columns = self._declared.of(version.table)
+            for name, declared in () if columns is None else columns.declared.items():
+                form = forms.get(name)
+                if form is not None and declared not in (self._now.declared[name], *form.others):
+                    forms[name] = form._replace(others=(*form.others, declared))
         return forms
 
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from kit.avro_rig import avro
 from kit.cases import for_each
-from kit.table_records import SOURCE, TICDC, TableRecords
+from kit.table_records import SOURCE, TableRecords
 
-from airflow_provider_mysql_cdc.cdc.verify.avro_slices import AvroSlices, FlatSlices
+from airflow_provider_mysql_cdc.cdc.verify.avro_slices import AvroKeys, AvroSlices, avro_slices
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table
-from airflow_provider_mysql_cdc.cdc.verify.plain_entries import Keys, Slices, plain_entries, plain_parts
 
 pytestmark = pytest.mark.quick
 TABLE = "CREATE TABLE t (id INT PRIMARY KEY, n INT)"
 ROW, OTHER = {"id": 1, "n": 5}, {"id": 1, "n": None}
 
 
-def parts(records: TableRecords) -> tuple[Keys, Slices]:
-    found = plain_parts(records.cfg, compared_table(records.cfg, 0, records.table), records.formats)
+def slices_of(records: TableRecords) -> AvroSlices:
+    assert records.formats is not None
+    found = avro_slices(records.cfg, compared_table(records.cfg, 0, records.table), records.formats)
     assert found is not None
     return found
 
@@ -33,10 +34,9 @@ def event(records: TableRecords, op: str, before: Any, after: Any, **source: Any
 
 def test_other_records_are_read() -> None:
     records = TableRecords(TABLE, avro("http://registry:1"))
-    _, slices = parts(records)
-    assert isinstance(slices, AvroSlices)
+    slices = slices_of(records)
     sound = event(records, "c", None, ROW)
-    assert slices.slice(sound) is not None
+    assert slices.row_after(sound) is not None
     for other in (
         b"",
         sound + b"\0",
@@ -52,35 +52,19 @@ def test_other_records_are_read() -> None:
         event(records, "t", None, None),
         event(records, "x", None, ROW),
     ):
-        assert slices.slice(other) is None
+        assert slices.row_after(other) is None
     for op, before, after in (("r", None, ROW), ("u", OTHER, ROW), ("u", None, ROW), ("d", ROW, None)):
-        found = slices.slice(event(records, op, before, after))
-        assert found is not None and bool(found[0]) is (after is not None)
-
-
-def test_flat_records_with_another_end_are_read() -> None:
-    records = TableRecords(TABLE, TICDC | {"enable-tidb-extension": "true"})
-    _, slices = parts(records)
-    assert isinstance(slices, FlatSlices)
-    value = records.row("1", "5")[1]
-    assert value is not None and slices.slice(value) is not None
-    for other in (
-        b"",
-        value[:-1],
-        value[:-1] + b"\x80",
-        value.replace(b"\x02c", b"\x02d"),
-        b"\0\0\0\0\x63" + value[5:],
-    ):
-        assert slices.slice(other) is None
+        found = slices.row_after(event(records, op, before, after))
+        assert found is not None and bool(found) is (after is not None)
 
 
 def test_keys_with_another_schema_are_read() -> None:
     records = TableRecords(TABLE, avro("http://registry:1"))
-    keys, _ = parts(records)
+    keys = slices_of(records)
     key = records.row("-300", "5")[0]
-    assert key is not None and keys.identity_of(key) == b'{"id":-300}'
+    assert key is not None and keys.fields_of(key) == b'{"id":-300}'
     for other in (b"", key[:-1], key + b"\0", b"\0\0\0\0\x63" + key[5:], key[:5] + b"\xff" * 9 + b"\x7f"):
-        assert keys.identity_of(other) is None
+        assert keys.fields_of(other) is None
 
 
 @for_each(
@@ -104,44 +88,42 @@ def test_keys_whose_values_other_bytes_have_are_read(
 ) -> None:
     """A delete under other bytes of a key comes in another order, perhaps: checksums tell keys by their bytes."""
     records = TableRecords(f"CREATE TABLE t (id {column} PRIMARY KEY, n INT)", avro("http://registry:1"))
-    keys, _ = parts(records)
+    keys = slices_of(records)
     key = records.row(value, "5")[0]
-    assert key is not None and keys.identity_of(key) is not None
+    assert key is not None and keys.fields_of(key) is not None
     if change is not None:
         assert key[5:] == change[0]
-        assert keys.identity_of(key[:5] + change[1]) is None
+        assert keys.fields_of(key[:5] + change[1]) is None
 
 
 def test_rows_may_have_texts_that_look_like_what_follows_rows_of_an_earlier_version() -> None:
     records = TableRecords("CREATE TABLE t (id INT PRIMARY KEY, n VARCHAR(200))", avro("http://registry:1"))
-    _, slices = parts(records)
-    assert isinstance(slices, AvroSlices)
+    slices = slices_of(records)
     old = event(records, "c", None, {"id": 1, "n": ""}, version="3.5.0")
     text = old[old.index(b"\x0a3.5.0") :][:14].decode()
     row = {"id": 1, "n": text}
     value = records.row("1", text)[1]
     assert value is not None and text.encode() in value
-    expected = slices.of_row(value)
+    expected = slices.row_of(value)
     assert expected is not None and expected.endswith(text.encode())
-    _, slices = parts(records)
-    assert isinstance(slices, AvroSlices)
-    assert slices.slice(old) is not None, "how events of the earlier version go on is known, and of no other"
-    assert slices.of_row(value) == expected
-    assert slices.slice(event(records, "c", None, {"id": 1, "n": "x"})) is not None
-    found = slices.slice(event(records, "c", None, row))
-    assert found is not None and found[0] == expected
+    slices = slices_of(records)
+    assert slices.row_after(old) is not None, "how events of the earlier version go on is known, and of no other"
+    assert slices.row_of(value) == expected
+    assert slices.row_after(event(records, "c", None, {"id": 1, "n": "x"})) is not None
+    found = slices.row_after(event(records, "c", None, row))
+    assert found == expected
 
 
 @pytest.mark.parametrize("part", ["key", "value"])
 def test_tables_of_which_one_part_is_no_avro_are_read(part: str) -> None:
     records = TableRecords(TABLE, avro("http://registry:1", part))
-    compared = compared_table(records.cfg, 0, records.table)
-    assert plain_entries(records.cfg, compared, records.formats, ordered=False) is None
+    assert records.formats is not None
+    assert avro_slices(records.cfg, compared_table(records.cfg, 0, records.table), records.formats) is None
 
 
 def test_what_is_no_schema_of_an_envelope_is_refused() -> None:
     records = TableRecords(TABLE, avro("http://registry:1"))
-    parts(records)
+    slices_of(records)
     text = next(text for text in records.schemas.texts.values() if "before" in text)
     schema = json.loads(text)
     for wrong in (
@@ -149,4 +131,4 @@ def test_what_is_no_schema_of_an_envelope_is_refused() -> None:
         schema | {"fields": [schema["fields"][0], schema["fields"][1], schema["fields"][3]]},
     ):
         with pytest.raises((ValueError, KeyError)):
-            AvroSlices(records.table.id, b"m", wrong)
+            AvroSlices(records.table.id, Mock(AvroKeys), b"m", wrong)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
+from zlib import crc32
 
 import pytest
 from kit.cases import for_each
@@ -16,33 +17,32 @@ from kit.cases import for_each
 from airflow_provider_mysql_cdc.cdc.emit.contracts import MYSQL_3, Member
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.verify import checksum_parts
+from airflow_provider_mysql_cdc.cdc.verify import checksum_reader
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
     NO_ROW,
     STATE,
     STATES,
     ChecksumBlocks,
+    KeyStates,
     SumKind,
     bucket_count,
+    checksum_of,
     key_bucket,
     key_id,
 )
 from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import ChecksumFold, ChecksumResult, merge_checksums
-from airflow_provider_mysql_cdc.cdc.verify.checksum_function import checksum_of, sums_sql
-from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeyTexts
-from airflow_provider_mysql_cdc.cdc.verify.checksum_parts import has_checksums
-from airflow_provider_mysql_cdc.cdc.verify.checksum_records import RecordChecksums, event_slicers, row_slicer
+from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import RecordChecksums, TaskChecksums, has_checksums
 from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
     DifferingKeys,
+    KeyFilter,
     differing_keys,
     keys_left,
-    may_use_checksums,
 )
+from airflow_provider_mysql_cdc.cdc.verify.entries import is_sampled
 from airflow_provider_mysql_cdc.cdc.verify.event_layout import layout_of
-from airflow_provider_mysql_cdc.cdc.verify.key_states import KeyStates
+from airflow_provider_mysql_cdc.cdc.verify.json_slices import JsonSlices, KeyTexts
 from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order
-from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import SqlTexts
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import SqlTexts, sums_sql
 
 pytestmark = pytest.mark.quick
 
@@ -77,10 +77,10 @@ class Side:
 
     def __init__(self, schemas: bool, *, states: bool = False) -> None:
         self.schemas, self.states = schemas, states
-        self.keys = KeyTexts(f'{{"schema":{KEY_SCHEMA},"payload":'.encode() if schemas else b"", ("id",))
+        keys = KeyTexts(f'{{"schema":{KEY_SCHEMA},"payload":'.encode() if schemas else b"", ("id",))
         prefix = f'{{"schema":{VALUE_SCHEMA},"payload":'.encode() if schemas else b""
         layout = layout_of(("id", "name", "note"), TABLE, LAYOUT, has_schema=schemas)
-        self.event_slicers = event_slicers(prefix, layout)
+        self.slices = JsonSlices(keys, prefix, layout)
 
     def key(self, id_: Any, form: str = "") -> bytes:
         fields = form or text({"id": id_})
@@ -111,7 +111,7 @@ class Side:
         earlier: Sequence[tuple[int, bytes]] = (),
     ) -> ChecksumResult:
         blocks = blocks or ChecksumBlocks(SHUFFLE)
-        states = KeyStates(5, self.keys, PARTITIONS, BUCKETS, blocks, checksum_of)
+        states = KeyStates(5, self.slices, PARTITIONS, BUCKETS, blocks)
         for row in rows:
             fields, after = text({"id": row["id"]}).encode(), text(row).encode()
             if self.states:
@@ -124,7 +124,7 @@ class Side:
         for partition, of_partition in records.items():
             # The parts of a partition are read by different tasks, in any order.
             for start in reversed(range(0, len(of_partition), part)):
-                reader = RecordChecksums(5, states, self.event_slicers, blocks, is_older)
+                reader = RecordChecksums(5, states, self.slices, blocks, is_older)
                 messages = [Message(*record) for record in of_partition[start : start + part]]
                 reader.add(messages, partition, start + len(messages))
                 handed_on += blocks.take_full()
@@ -402,7 +402,7 @@ def test_rows_with_one_key_in_records_are_compared_though_one_has_the_event(part
     side = Side(schemas=False, states=True)
     records, rows = changed(side)
     blocks = ChecksumBlocks(SHUFFLE)
-    states = KeyStates(5, side.keys, PARTITIONS, BUCKETS, blocks, checksum_of)
+    states = KeyStates(5, side.slices, PARTITIONS, BUCKETS, blocks)
     states.add_rows([side.key(1)], [text({**rows[1], "name": "another"}).encode()])
     earlier = [] if together else list(blocks.take_rest())
     result = side.compare(records, rows.values(), part, blocks=blocks, earlier=earlier)
@@ -411,7 +411,7 @@ def test_rows_with_one_key_in_records_are_compared_though_one_has_the_event(part
 
 def test_rows_of_which_the_key_is_not_known_are_compared() -> None:
     blocks = ChecksumBlocks(1)
-    states = KeyStates(5, Side(schemas=False).keys, PARTITIONS, BUCKETS, blocks, checksum_of)
+    states = KeyStates(5, Side(schemas=False).slices, PARTITIONS, BUCKETS, blocks)
     states.add_rows([b'{"id": 1}'], [b'{"id":1}'])
     fold = ChecksumFold()
     for _, block in blocks.take_rest():
@@ -420,9 +420,7 @@ def test_rows_of_which_the_key_is_not_known_are_compared() -> None:
 
 
 def test_memory_is_bounded_by_states_that_are_handed_on_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_provider_mysql_cdc.cdc.verify import checksum_records
-
-    monkeypatch.setattr(checksum_records, "_MAX_STATES", 3)
+    monkeypatch.setattr(checksum_reader, "_MAX_STATES", 3)
     side = Side(schemas=False)
     records, rows = changed(side)
     assert side.compare(records, rows.values()).differing == {}
@@ -443,8 +441,8 @@ def test_rows_of_two_keys_of_one_bucket_are_told_apart_though_they_do_not_have_t
         blocks.add(SumKind.ROWS, 5, side.bucket(id_), 1, number)
     for id_ in names:
         name = names[other if exchanged == (id_ == one) else one]
-        states = KeyStates(5, side.keys, PARTITIONS, BUCKETS, blocks, checksum_of)
-        reader = RecordChecksums(5, states, side.event_slicers, blocks)
+        states = KeyStates(5, side.slices, PARTITIONS, BUCKETS, blocks)
+        reader = RecordChecksums(5, states, side.slices, blocks)
         reader.add([Message(side.key(id_), side.value("c", None, {"name": name}))], side.partition(id_), 1)
     folds = [ChecksumFold() for _ in range(SHUFFLE)]
     for bucket, block in blocks.take_rest():
@@ -477,31 +475,64 @@ def test_what_differs_is_compared_row_by_row() -> None:
     # Tasks of table 4 disagree; of 3 and 5, all have compared rows.
     assert {name.table: keys.differing for name, keys in found.items()} == {
         "t0": frozenset({2}),
-        "t1": None,
+        "t1": frozenset(range(6)),
         "t2": None,
         "t4": None,
     }
 
 
-def test_keys_are_chosen_by_their_bucket_while_the_structure_is_the_same() -> None:
-    table, keys = compared(0), KeyTexts(b"", ("id",))
-    differing = DifferingKeys(table.table, BUCKETS, frozenset({3}))
-    chosen = differing.filter_for(table, keys, None)
+SLICES = Side(schemas=False).slices
+
+
+def test_keys_are_chosen_by_their_bucket_while_the_structure_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checksum_reader, "record_slices", lambda *_: SLICES)
+    table = compared(0)
+    name, structure = table.table.id, table.table
+
+    def chosen_of(keys: DifferingKeys, of: Any = table) -> KeyFilter | None:
+        task = TaskChecksums(Mock(), ChecksumBlocks(1), None, {}, {name: keys}, 100.0, {}, Mock(), sums_in_sql=False)
+        return task.filter_of(of)
+
+    chosen = chosen_of(DifferingKeys(structure, BUCKETS, frozenset({3})))
     assert chosen is not None
     assert {id_ for id_ in range(100) if chosen.has(b'{"id":%d}' % id_)} == {
         id_ for id_ in range(100) if key_bucket(b'{"id":%d}' % id_, BUCKETS) == 3
     }
     assert chosen.has(None) and chosen.has(b'{"id": 1}'), "records of other keys are looked at"
-    assert differing.filter_for(compared(0, "altered"), keys, None) is None
-    assert DifferingKeys(table.table, BUCKETS).filter_for(table, keys, None) is None
+    assert chosen_of(DifferingKeys(structure, BUCKETS, frozenset({3})), compared(0, "altered")) is None
+    assert chosen_of(DifferingKeys(structure, BUCKETS)) is None
 
 
-def test_the_server_chooses_rows_by_the_buckets_of_their_keys() -> None:
-    table, keys = compared(0), KeyTexts(b"", ("id",))
-    chosen = DifferingKeys(table.table, BUCKETS, frozenset({5, 3})).filter_for(table, keys, SqlTexts("k", "a", "f"))
-    assert chosen is not None
-    bucket = f"MOD(CRC32(f), {BUCKETS})"
-    assert chosen.condition == f"({bucket} IN (3, 5) OR {bucket} IS NULL)"
+def test_the_server_chooses_rows_by_the_buckets_of_their_keys_and_by_the_sample() -> None:
+    texts, bucket, share = (
+        SqlTexts("k", "a", "f"),
+        f"MOD(CRC32(f), {BUCKETS})",
+        "MOD(CRC32(CONCAT('sample', f)), 1000000)",
+    )
+    in_buckets = f"({bucket} IN (3, 5) OR {bucket} IS NULL)"
+    in_sample = f"({share} < 400000.0 OR {share} IS NULL)"
+    assert KeyFilter(SLICES, BUCKETS, frozenset({5, 3}), 100.0, texts).condition == in_buckets
+    assert KeyFilter(SLICES, BUCKETS, frozenset({5, 3}), 40.0, texts).condition == f"{in_buckets} AND {in_sample}"
+    assert KeyFilter(SLICES, BUCKETS, None, 40.0, texts).condition == in_sample
+    assert KeyFilter(SLICES, BUCKETS, frozenset({5, 3}), 40.0).condition == "", "it cannot tell"
+    assert crc32(b'sample{"id":1}') % 1_000_000 < 700_000 and is_sampled(b'{"id":1}', 70.0)
+
+
+@for_each("states", [False, True])
+@for_each("damage", ["", "stale", "a key with blanks", "an event in another partition"])
+def test_a_sample_judges_its_keys_alone(states: bool, damage: str) -> None:
+    side = Side(schemas=False, states=states)
+    records, rows = changed(side)
+    keys = DAMAGES[damage](side, records, rows) if damage else []
+    for percent in (20.0, 60.0):
+        sample = KeyFilter(side.slices, BUCKETS, None, percent)
+        of_sample = {p: [r for r in found if sample.has(r[0])] for p, found in records.items()}
+        in_sample = [row for row in rows.values() if sample.has(side.key(row["id"]))]
+        result = side.compare(of_sample, in_sample)
+        assert result.rows.get(5, 0) == len(in_sample) < len(rows)
+        assert result.unjudged == ({5} if keys is None else set())
+        if keys is not None:
+            assert result.differing.get(5, set()) == {side.bucket(i) for i in keys if sample.has(side.key(i))}
 
 
 def test_all_rows_are_compared_where_events_come_with_keys_that_the_server_does_not_know() -> None:
@@ -515,27 +546,14 @@ def test_all_rows_are_compared_where_events_come_with_keys_that_the_server_does_
     assert keys_left(differing, {names[0], names[2]}) == {names[0]: DifferingKeys(table, BUCKETS)}
 
 
-@for_each(
-    ("request_", "allowed"),
-    [
-        (VerifyRequest(), True),
-        (VerifyRequest(checksums=False), True),
-        (VerifyRequest(history=True), False),
-        (VerifyRequest(sample_percent=50), False),
-    ],
-)
-def test_samples_and_histories_are_read_record_by_record(request_: VerifyRequest, allowed: bool) -> None:
-    assert may_use_checksums(request_) is allowed
-
-
 @pytest.mark.parametrize("fact", ["own_key", "alone", "unchanged"])
 def test_tables_of_which_records_do_not_say_the_row_have_no_checksums(
     monkeypatch: pytest.MonkeyPatch, fact: str
 ) -> None:
-    monkeypatch.setattr(checksum_parts, "value_prefix", lambda cfg, table: b"")
+    monkeypatch.setattr(checksum_reader, "value_prefix", lambda cfg, table: b"")
     assert has_checksums(None, compared(0)) and not has_checksums(None, compared(0, **{fact: False}))  # type: ignore[arg-type]
-    monkeypatch.setattr(checksum_parts, "value_prefix", lambda cfg, table: None)
-    monkeypatch.setattr(checksum_parts, "record_schemas", lambda cfg, table: None)
+    monkeypatch.setattr(checksum_reader, "value_prefix", lambda cfg, table: None)
+    monkeypatch.setattr(checksum_reader, "record_schemas", lambda cfg, table: None)
     assert not has_checksums(Mock(is_ticdc=False), compared(0))
 
 
@@ -545,18 +563,6 @@ def test_the_server_adds_up_what_python_does() -> None:
         "SELECT MOD(CRC32(f), 64), COUNT(*), SUM(CAST(CONV(LEFT(SHA2(CONCAT(f, a), 256), 16), 16, 10) AS "
         "UNSIGNED)) FROM `shop`.`orders` WHERE id > 5 GROUP BY 1"
     )
-
-
-@for_each("schemas", [False, True])
-def test_rows_are_taken_out_of_records_that_end_as_others_and_of_those_that_do_not(schemas: bool) -> None:
-    side = Side(schemas)
-    row_of = row_slicer(side.value("c", None, {}).partition(b'{"before"')[0], side.event_slicers.of_event)
-    rows = [ROWS[1], {**ROWS[2], "note": '"op":"r"}'}, ROWS[3]]
-    values = [side.value(op, None, row) for op in ("r", "c") for row in rows]
-    assert list(map(row_of, values)) == [text(row).encode() for row in rows] * 2
-    assert row_of(side.value("u", rows[0], rows[1])) == text(rows[1]).encode()
-    assert row_of(side.value("d", rows[0], None)) == b""
-    assert row_of(values[-1][:-1]) is None and row_of(values[-1]) == text(rows[-1]).encode()
 
 
 @for_each("blocks", [(1, 2), (2, 1), (12,), (21,)])
@@ -625,7 +631,7 @@ def test_states_are_the_same_whichever_keys_are_beside_them(odd: tuple[bytes, by
 
     def written(runs: Sequence[Sequence[tuple[bytes, bytes]]]) -> list[tuple[int, bytes]]:
         blocks = ChecksumBlocks(SHUFFLE)
-        states = KeyStates(5, Side(schemas=False).keys, 1, BUCKETS, blocks, checksum_of)
+        states = KeyStates(5, Side(schemas=False).slices, 1, BUCKETS, blocks)
         for run in runs:
             end = records.index(run[-1]) + 1
             states.add_events([key for key, _ in run], [row for _, row in run], 0, end)

@@ -5,7 +5,7 @@ from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.verify.chosen_tables import choose_tables
+from airflow_provider_mysql_cdc.cdc.verify.group_queue import choose_tables
 
 pytestmark = pytest.mark.quick
 

@@ -1,7 +1,13 @@
 import pytest
-from kit.fold_entries import read_entries
 
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind, FoldEntry, bucket_of, is_sampled
+from airflow_provider_mysql_cdc.cdc.verify.entries import (
+    EntryBlocks,
+    EntryKind,
+    FoldEntry,
+    bucket_of,
+    is_sampled,
+    read_entries,
+)
 
 pytestmark = pytest.mark.quick
 
@@ -13,7 +19,7 @@ def entries(count: int) -> list[FoldEntry]:
 def collect(blocks: EntryBlocks) -> dict[int, list[FoldEntry]]:
     found: dict[int, list[FoldEntry]] = {}
     for bucket, block in (*blocks.take_full(), *blocks.take_rest()):
-        found.setdefault(bucket, []).extend(read_entries([block]))
+        found.setdefault(bucket, []).extend(read_entries(block))
     return found
 
 

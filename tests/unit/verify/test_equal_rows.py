@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.verify.equal_rows import EqualRowEvent, StreamPasses, count_rows
+from airflow_provider_mysql_cdc.cdc.verify.key_state import EqualRowEvent, StreamPasses, count_rows
 
 pytestmark = pytest.mark.quick
 

@@ -12,8 +12,14 @@ from kit.table_records import SOURCE, TICDC, SchemaTexts, TableRecords
 from topiclib.wire import WireReader
 
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord, UnreadableRecord
-from airflow_provider_mysql_cdc.cdc.verify.value_form import DECIMAL, ValueForm, row_forms
+from airflow_provider_mysql_cdc.cdc.verify.event_record import (
+    DECIMAL,
+    EventReader,
+    EventRecord,
+    UnreadableRecord,
+    ValueForm,
+    row_forms,
+)
 
 pytestmark = pytest.mark.quick
 

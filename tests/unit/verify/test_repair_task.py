@@ -27,8 +27,8 @@ from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import RangeWriter, Vi
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import make_snapshot_route
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 from airflow_provider_mysql_cdc.cdc.verify import listed_keys, record_range, repair_task
+from airflow_provider_mysql_cdc.cdc.verify.event_entries import raw_identity
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.record_keys import raw_identity
 from airflow_provider_mysql_cdc.cdc.verify.repair_records import RepairRecord, read_repairs
 from airflow_provider_mysql_cdc.cdc.verify.repair_task import RepairInputs, RepairTask, TableOutcome
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes

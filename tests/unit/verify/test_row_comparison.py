@@ -14,19 +14,19 @@ from kit.cases import for_each
 from kit.table_records import TICDC, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison, FormCarrier
-from airflow_provider_mysql_cdc.cdc.verify.compared_columns import compared_columns
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
+from airflow_provider_mysql_cdc.cdc.verify.event_record import DECIMAL, EventRecord, ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import (
+    CarriedRowComparison,
     ComparedColumns,
+    FormCarrier,
     RowDifference,
     compare_rows,
+    compared_columns,
     is_placeholder,
 )
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import StructureVersion, TableVersions
-from airflow_provider_mysql_cdc.cdc.verify.value_form import DECIMAL, ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.value_meaning import Kind, Meaning, equal_meanings, meaning
 from airflow_provider_mysql_cdc.cdc.verify.written_structures import WrittenStructures
 
@@ -503,3 +503,21 @@ def test_the_sign_of_zero_and_the_kind_of_a_number_count(properties: dict[str, s
     widened = ValueForm("double"), ValueForm("float")
     told = (meaning(-0.0, form) for form in widened)
     assert [equal_meanings(Meaning(Kind.DOUBLE, Decimal(0)), each) for each in told if each is not None] == [False] * 2
+
+
+@for_each("value", ["7", "8", None])
+def test_a_history_that_was_recorded_anew_does_not_say_what_a_column_was_filled_with(
+    value: str | None,
+) -> None:
+    before, after = (TableRecords(table_of(*columns), PLAIN) for columns in (("v INT",), ("v INT", "w INT DEFAULT 7")))
+    again = StructureVersion(BinlogOffset("binlog.000007", 5000, None, "1" * 8), after.table)
+    written = WrittenStructures(after.cfg, after.table, TableVersions((again,)))
+    event = read(before, "1", "5")
+    event = replace(event, source={**event.source, "file": "binlog.000007", "pos": 400})
+    columns = compared_columns(after.cfg, after.table)
+    record = written.with_added_columns(written.complete(event))
+    assert record.after is not None
+    event_row = stored_row(row_bytes(FormCarrier(columns).row_with_forms(record.after, record.forms)))
+    row = read(after, "1", "5", value).after or {}
+    expected = EQUAL if value == "7" else RowDifference(incomparable=("w",))
+    assert CarriedRowComparison({0: columns})(0, row, event_row) == expected

@@ -9,26 +9,25 @@ from typing import Any
 import pytest
 from kit.avro_rig import avro
 from kit.cases import for_each
-from kit.fold_entries import read_entries
 from kit.table_records import TICDC, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
-from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison, FormCarrier
-from airflow_provider_mysql_cdc.cdc.verify.compared_columns import compared_columns
-from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table
+from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import has_checksums
+from airflow_provider_mysql_cdc.cdc.verify.compared_table import IdentitySource, compared_table, row_identity
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind
-from airflow_provider_mysql_cdc.cdc.verify.equal_rows import EqualRowEvent
-from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, row_entry
+from airflow_provider_mysql_cdc.cdc.verify.event_entries import TableEntries, event_entries, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.event_record import DECIMAL, EventRecord, UnreadableRecord, ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, merge_results
-from airflow_provider_mysql_cdc.cdc.verify.plain_entries import plain_entries
-from airflow_provider_mysql_cdc.cdc.verify.row_comparison import RowDifference
-from airflow_provider_mysql_cdc.cdc.verify.row_identity import IdentitySource, row_identity
+from airflow_provider_mysql_cdc.cdc.verify.key_state import EqualRowEvent
+from airflow_provider_mysql_cdc.cdc.verify.row_comparison import (
+    CarriedRowComparison,
+    FormCarrier,
+    RowDifference,
+    compared_columns,
+)
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes, row_values, stored_row
-from airflow_provider_mysql_cdc.cdc.verify.table_entries import TableEntries
-from airflow_provider_mysql_cdc.cdc.verify.value_form import DECIMAL, ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.value_writing import FormChanges, value_in_form
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
@@ -311,32 +310,23 @@ def test_a_row_is_read_where_another_structure_is_known_to_those_who_compare(pro
         compared = compared_table(new.cfg, 0, new.table, columns)
         reader = event_reader(new.cfg, new.topic, new.schemas.lookup)
         key, value, _ = new.row("1", "1.500", None)
-        plain, blocks = plain_entries(new.cfg, compared, ordered=False), EntryBlocks(1)
-        assert (plain is None) is (columns is not None)
-        if plain is None:
-            entry = TableEntries(compared, reader).of_row((key, value, 0, ()))
-        else:
-            assert plain.add_rows([(key, value, 0, ())], blocks) == []
-            (entry,) = read_entries(block for _, block in blocks.take_rest())
-        stored.append(stored_row(entry.value))
+        assert has_checksums(new.cfg, compared) is (columns is None)
+        stored.append(stored_row(TableEntries(compared, reader).of_row((key, value, 0, ())).value))
     (before,) = event_entries(compared, read(old, old.row("1", "1.50")), (0, 7))
     found = CarriedRowComparison({0: stale})(0, stored[1], stored_row(before.value))
     assert found == RowDifference(("w",))
 
 
-def test_a_digest_equals_its_text() -> None:
+def test_a_long_text_is_compared_by_its_digest() -> None:
     new = TableRecords("CREATE TABLE t (id INT PRIMARY KEY, v TEXT, w INT)", SCHEMAS)
     old = TableRecords("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", SCHEMAS)
     compared = compared_table(new.cfg, 0, new.table)
-    plain = plain_entries(new.cfg, compared, ordered=False)
-    assert plain is not None
+    entries = TableEntries(compared, event_reader(new.cfg, new.topic, new.schemas.lookup))
     compare = CarriedRowComparison({0: compared.columns})
     for text, differing in (("x" * 2000, ()), ("y" + "x" * 1999, ("v",))):
-        blocks = EntryBlocks(1)
-        assert plain.add_rows([(*new.row("1", "x" * 2000, None)[:2], 0, ())], blocks) == []
-        (row,) = read_entries(block for _, block in blocks.take_rest())
+        row = entries.of_row((*new.row("1", "x" * 2000, None)[:2], 0, ()))
         (event,) = event_entries(compared, read(old, old.row("1", text)), (0, 7))
-        assert b"blake2b" in event.value and b"blake2b" not in row.value
+        assert b"blake2b" in event.value and b"blake2b" in row.value
         assert compare(0, stored_row(row.value), stored_row(event.value)) == RowDifference((*differing, "w"))
 
 

@@ -9,7 +9,7 @@ import pytest
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.verify.table_groups import SizedTable, plan_groups, sized_tables
+from airflow_provider_mysql_cdc.cdc.verify.group_queue import SizedTable, plan_groups, sized_tables
 
 pytestmark = pytest.mark.quick
 

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 from kit.cases import for_each
-from kit.fold_entries import read_entries
 
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import MARK
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind, FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind, FoldEntry, read_entries
 from airflow_provider_mysql_cdc.cdc.verify.transaction_fold import (
     SKEW_MS,
     TRANSACTION_TOPIC,
@@ -64,7 +63,7 @@ def torn(
         blocks, fold = EntryBlocks(1), TransactionFold(tables)
         for entry in shuffled:
             blocks.add(entry)
-        for entry in read_entries(block for _, block in blocks.take_rest()):
+        for entry in (entry for _, block in blocks.take_rest() for entry in read_entries(block)):
             ADD[entry.kind](fold, entry)
         of_this = sorted((t.table, t.transaction, t.reason) for t in fold.torn())
         found.append((of_this, fold.unjudged))

@@ -3,7 +3,7 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.errors import SourceError, SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.incremental.watermarks import WatermarkUnavailable
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import GRANT_OF_LOCKS
-from airflow_provider_mysql_cdc.cdc.verify.view_error import view_error
+from airflow_provider_mysql_cdc.cdc.verify.view_batch import view_error
 
 pytestmark = pytest.mark.quick
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -201,6 +202,16 @@ def test_an_avro_schema_with_another_type_is_none_of_the_table() -> None:
     assert not accepts(written(records), read(records, *texts.row("1", "7")))
     keys = TableRecords(SMALL.replace("id INT", "id BIGINT"), AVRO, schemas)
     assert not written(records).wrote_key(read(records, keys.row("1", "7")[0], None))
+
+
+def test_of_ticdc_s_records_those_older_than_the_history_may_have_other_columns() -> None:
+    schemas = SchemaTexts()
+    now = TableRecords(SMALL, TICDC, schemas)
+    old = TableRecords("CREATE TABLE t (id BIGINT NOT NULL PRIMARY KEY, gone VARCHAR(9))", TICDC, schemas)
+    again = StructureVersion(BinlogOffset("binlog.000007", 4), now.table)
+    of = WrittenStructures(now.cfg, now.table, TableVersions((), unplaced=(again,), began_ms=1000))
+    event = read(now, *old.row("1", "7"))
+    assert [accepts(of, replace(event, written_ms=ms)) for ms in (0, 1000, 999)] == [False, False, True]
 
 
 # Values of key columns whose texts JSON could have otherwise.

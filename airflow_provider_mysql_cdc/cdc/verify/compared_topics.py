@@ -1,0 +1,66 @@
+"""What a verification asks the brokers about the topics that it compares: their bounds and their settings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.committed_ends import CommittedEnds, committed_ends
+from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets_of_topics, topic_config
+from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import (
+    TopicFacts,
+    chooses_partition_by_key,
+    deletes_old_records,
+    shows_whole_rows,
+)
+from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
+from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTopics:
+    """Ask about the topics of the tables that are compared after a batch."""
+
+    context: BatchContext
+
+    def bounds(self, topics: Iterable[str]) -> dict[str, Bounds]:
+        """Return first offset and end of topics' partitions; none of those that the stream has not written to yet."""
+        topics = sorted(topics)
+        admin = make_admin(self.context.cfg.kafka_settings())
+        found = end_offsets_of_topics(admin, self._partitions(topics), stable=True)
+        return {topic: found.get(topic, {}) for topic in topics}
+
+    def committed(self, topics: Iterable[str]) -> CommittedEnds:
+        """Return the bounds up to which records are committed, and which topics have hidden records before that."""
+        return committed_ends(make_admin(self.context.cfg.kafka_settings()), self._partitions(sorted(topics)))
+
+    def _partitions(self, topics: Iterable[str]) -> dict[str, range]:
+        recorded = self.context.job.latest().topics
+        return {topic: range(recorded[topic].partitions) for topic in topics if topic in recorded}
+
+    def facts(self, topic: str, bounds: Bounds, *, has_other_keys: bool) -> TopicFacts:
+        """Return what decides which events a topic still has."""
+        lost = sum(first for first, _ in bounds.values())
+        wanted = bool(bounds) and (lost or has_other_keys)
+        config = topic_config(make_admin(self.context.cfg.kafka_settings()), topic) if wanted else None
+        compacts = config is not None and "compact" in config.get("cleanup.policy", "")
+        return TopicFacts(lost, config is None or deletes_old_records(config), has_other_keys and compacts)
+
+    def history_rules(self, tables: Collection[ComparedTable]) -> dict[int, HistoryRules]:
+        """Return what holds for the events of each table that have the row's key."""
+        cfg = self.context.cfg
+        sharing = Counter(compared.topic for compared in tables)
+        admin, rules = make_admin(cfg.kafka_settings()), dict[int, HistoryRules]()
+        for compared in tables:
+            config = topic_config(admin, compared.topic) if compared.topic in self.context.job.latest().topics else {}
+            compacted = config is None or "compact" in config.get("cleanup.policy", "")
+            # A tombstone does not name its table.
+            tombstones = cfg[F.TOMBSTONES_ON_DELETE] and sharing[compared.topic] == 1 and not cfg.is_ticdc
+            whole, together = shows_whole_rows(cfg, compared.table), chooses_partition_by_key(cfg, compared)
+            rules[compared.number] = HistoryRules(bool(tombstones), not compacted, cfg.is_ticdc, whole, together)
+        return rules
