@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import FAULT_PO
 from airflow_provider_mysql_cdc.cdc.sink.committed_ends import CommittedEnds
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.snapshot import range_writer
-from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import RangeWriter, ViewPosition
+from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import RangeWriter, RowCounts, ViewPosition
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import make_snapshot_route
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 from airflow_provider_mysql_cdc.cdc.verify import listed_keys, record_range, repair_task
@@ -224,11 +224,12 @@ def test_other_keys_and_partitions_are_forgotten_before_the_row(world: World) ->
     wrong, without, foreign = world.say("c", 1, partition=2), world.say("c", 1), b'{"id": 1}'
     without = world.records[-1] = replace(without, key=None)
     again = world.add(foreign, wrong.value)
-    last = world.say("c", 3)
+    last, own = world.say("c", 3), world.say("c", 1)
+    keyless = world.records[-1] = replace(world.say("c", 3), key=None)
     outcome = world.repair(
-        suspect(Kind.WRONG_PARTITION, 1, last, wrong, without),
+        suspect(Kind.WRONG_PARTITION, 1, own, wrong, without, own),
         Suspect({Kind.GHOST: 1}, raw_identity(foreign), None, (again.partition, again.offset)),
-        suspect(Kind.NO_TOMBSTONE, 3, last),
+        suspect(Kind.NO_TOMBSTONE, 3, last, keyless),
     )
     assert outcome.repaired == {Kind.GHOST: 1, Kind.NO_TOMBSTONE: 1, Kind.WRONG_PARTITION: 1}
     # The key in other bytes reads as that of row 1, which is written behind its tombstone; so is the one with a header.
@@ -237,7 +238,7 @@ def test_other_keys_and_partitions_are_forgotten_before_the_row(world: World) ->
         (2, 1, None, None),
     ]  # fmt: skip
     settled = [dict(r.headers).get("cdc-repair-settles") for r in world.kafka.committed(world.topic)]
-    assert settled == [None, None, None, None, b"0@1", None] and len(world.repairs) == 1
+    assert settled == [None, b"0@5", b"0@5", None, b"0@1", None] and len(world.repairs) == 1
 
 
 def test_what_cannot_be_repaired_is_named_and_the_rest_is_written(world: World) -> None:
@@ -250,7 +251,10 @@ def test_what_cannot_be_repaired_is_named_and_the_rest_is_written(world: World) 
     assert outcome.repaired == {Kind.MISSING: 1} and [w[1] for w in world.written] == [2]
     assert outcome.reasons[0].startswith('2 rows have the same key in records: {"id": 1}; choose ')
     assert outcome.reasons[1].startswith(f"the row of shop.t at {world.topic}[0]@0 cannot be deleted: it is no JSON")
-    assert outcome.reasons[2:] == ("1 have records with an earlier key of the table, or none any longer",)
+    gone = ("1 have records with an earlier key of the table, or none any longer",)
+    assert outcome.reasons[2:] == gone and len(world.kafka.committed(world.cfg.ledger_topic)) == 1
+    assert world.repair(Suspect({Kind.GAP: 1}, b'{"name":"x"}')).reasons == gone
+    assert len(world.kafka.committed(world.cfg.ledger_topic)) == 1, "nothing is counted"
 
 
 def test_no_row_is_deleted_that_may_be_one_that_cannot_be_read(world: World) -> None:
@@ -260,6 +264,25 @@ def test_no_row_is_deleted_that_may_be_one_that_cannot_be_read(world: World) -> 
     assert outcome.repaired == {Kind.MISSING: 1} and [w[1:3] for w in world.written] == [(2, "r")]
     assert outcome.reasons[0].startswith("1 rows cannot be read: ")
     assert outcome.reasons[1] == 'its row may be one that cannot be read: {"id": 1}'
+
+
+def test_a_ghost_is_deleted_before_a_row_with_its_key_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, message_key_columns="shop.t:name")
+    monkeypatch.setattr(repair_task, "MAX_KEYS", 1)
+    world.rows = [(2, "x")]
+    key, value, _ = world.table.event({"name": "x"}, op="c", after={"id": 1, "name": "x", "at": None})
+    ghost = world.add(key, value)
+    assert world.repair(suspect(Kind.MISSING, 2), suspect(Kind.GHOST, 1, ghost)).repaired
+    ops = [r.value and json.loads(r.value)["op"] for r in world.kafka.committed(world.topic) if r.key == key]
+    assert ops == ["d", None, "r"]
+
+
+def test_a_row_that_is_left_out_is_not_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.rows = [(1, "one")]
+    left_out = lambda self, row_range, counts: RowCounts(len(list(row_range.first_records())), 1)  # noqa: E731
+    monkeypatch.setattr(RangeWriter, "write_rows", left_out)
+    outcome = world.repair(suspect(Kind.MISSING, 1))
+    assert outcome == TableOutcome(reasons=("1 of 1 rows cannot be written",)) and world.repairs == []
 
 
 def test_tables_that_cannot_be_read_are_named(world: World) -> None:
