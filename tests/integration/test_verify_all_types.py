@@ -186,7 +186,7 @@ ALTERS = (
 
 
 @pytest.mark.exhaustive(but="plain")
-@pytest.mark.parametrize("form", ["plain", "schemas", "avro"])
+@pytest.mark.parametrize("form", ["plain", "avro"])
 def test_rows_of_an_earlier_structure_are_no_false_alarm(
     form: str, properties: dict[str, str], registry: str, root: Any, database: str
 ) -> None:

@@ -61,46 +61,6 @@ def test_a_table_of_a_former_name_has_its_events_in_its_own_topic(
     assert findings(pipeline, "t") == {} == findings(pipeline, "u")
 
 
-@pytest.mark.exhaustive
-def test_true_is_not_one_in_a_document(properties: dict[str, str], root: Any, database: str) -> None:
-    pipeline, name = Pipeline(properties | PLAIN), f"`{database}`.t"
-    execute(root, f"CREATE TABLE {name} (id INT PRIMARY KEY, j JSON, b BIT(1))")
-    execute(root, f"INSERT INTO {name} VALUES (1, '{{\"on\": true}}', b'1'), (2, '[0, 1]', b'0')")
-    pipeline.snapshot()
-    execute(root, "SET sql_log_bin = 0", f"UPDATE {name} SET j = '{{\"on\": 1}}' WHERE id = 1")
-    execute(root, f"UPDATE {name} SET j = '[false, 1]' WHERE id = 2")
-    assert findings(pipeline, "t", VerifyRequest(repair=RepairMode.YES)) == {DifferenceKind.DIFFERING: 2}
-    assert findings(pipeline, "t") == {}
-    event = json.loads(pipeline.records("t")[-1].value or b"")
-    event["after"]["b"] = 0 if event["after"]["b"] is False else 1
-    produce(pipeline, "t", pipeline.records("t")[-1].key, json.dumps(event).encode())
-    assert findings(pipeline, "t") == {DifferenceKind.DIFFERING: 1}
-
-
-@pytest.mark.exhaustive
-def test_an_operation_that_does_not_fit_its_row_is_reported(
-    properties: dict[str, str], root: Any, database: str
-) -> None:
-    pipeline = Pipeline(properties | PLAIN)
-    changes: dict[str, dict[str, Any]] = {"d_with_row": {"op": "d"}, "c_without": {"op": "c", "after": None}}
-    for table in changes:
-        execute(root, f"CREATE TABLE `{database}`.{table} (id INT PRIMARY KEY, v INT)")
-        execute(root, f"INSERT INTO `{database}`.{table} VALUES (1, 1)")
-    pipeline.snapshot()
-    for number, separators in enumerate(((", ", ": "), (",", ":")), 1):
-        for table, change in changes.items():
-            record = pipeline.records(table)[0]
-            event = json.loads(record.value or b"") | change
-            produce(pipeline, table, record.key, json.dumps(event, separators=separators).encode())
-        for checksums in (True, False):
-            result = pipeline.verify(VerifyRequest(checksums=checksums))
-            found = [dict(v.findings) for v in result.tables]
-            assert found == [{DifferenceKind.UNREADABLE: number}] * 2, (checksums, separators, result)
-    pipeline.verify(VerifyRequest(repair=RepairMode.YES))
-    for checksums in (True, False):
-        assert pipeline.verify(VerifyRequest(checksums=checksums)).clean, checksums
-
-
 def test_values_that_python_takes_for_equal_differ(properties: dict[str, str], root: Any, database: str) -> None:
     pipeline, name = Pipeline(properties | PLAIN), f"`{database}`.t"
     execute(root, f"CREATE TABLE {name} (id INT PRIMARY KEY, d DOUBLE, f FLOAT, j JSON, n INT)")

@@ -48,7 +48,6 @@ MODIFIED: dict[str, tuple[dict[str, str], tuple[tuple[str, str, str], ...]]] = {
             ("DECIMAL(10,2)", "1.50", "DECIMAL(10,4)"),
         ),
     ),
-    "doubles": ({"decimal.handling.mode": "double"}, (("DECIMAL(10,2)", "1.50", "DOUBLE"),)),
 }
 
 

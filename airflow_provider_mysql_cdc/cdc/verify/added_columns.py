@@ -129,10 +129,10 @@ class AddedColumns:
         version, then = self._origins_since(structure).get(self._columns[name].name, (structure, ""))
         if version != structure:
             told = self._told(version, then)
-            if not is_guess or version > 0:
+            if told is None or told == _NOT_KNOWN or not is_guess or version > 0:
                 return told
-            # The history was recorded anew: its first structure has today's default, not the one that filled the rows.
-            return _NOT_KNOWN if told is None or told == _NOT_KNOWN else (told[0], GUESSED)
+            # The first structure has the default of the day on which the history was recorded anew.
+            return told[0], GUESSED
         if not then:
             return None
         column = self._column(version, then)
