@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import TextIO
 
 from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import NOT_JUDGED_EXIT, exit_code, last_verification
-from airflow_provider_mysql_cdc.cdc.verify.report_html import report_html
 from airflow_provider_mysql_cdc.cdc.verify.report_text import report_text
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
 from airflow_provider_mysql_cdc.commands.stream_options import add_which_stream, as_server, read_config
@@ -21,7 +20,6 @@ from airflow_provider_mysql_cdc.commands.stream_options import add_which_stream,
 REPORTS: dict[str, Callable[[VerifyResult], str]] = {
     "text": lambda result: report_text(result) + "\n",
     "json": lambda result: json.dumps(result.to_json(), indent=1, default=str) + "\n",
-    "html": report_html,
 }
 
 

@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.operators.asset_events import add_verification_e
 from airflow_provider_mysql_cdc.operators.common import run_key
 from airflow_provider_mysql_cdc.operators.give_way import run_or_give_way
 from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
-from airflow_provider_mysql_cdc.operators.report_files import require_report_folder, write_report_files
+from airflow_provider_mysql_cdc.operators.report_file import require_report_folder, write_report_file
 from airflow_provider_mysql_cdc.operators.spark_job_operator import MySqlCdcSparkOperator
 
 if TYPE_CHECKING:
@@ -114,8 +114,7 @@ def report_verification(task: MySqlCdcVerifyOperator, run: JobRun, result: dict[
         # Airflow stores what a task returns, and a task that fails returns nothing.
         run.context["ti"].xcom_push(key="return_value", value=complete)
     if task.report_dir:
-        paths = write_report_files(task.report_dir, verification)
-        run.log("The report was written to %s.", " and ".join(paths))
+        run.log("The report was written to %s.", write_report_file(task.report_dir, verification))
     if error is not None:
         raise error
     add_verification_event(run.context, run.cfg, task.asset_alias, summary)
@@ -150,8 +149,8 @@ class MySqlCdcVerifyOperator(MySqlCdcSparkOperator):
         replica_conn_id: Connection of type ``mysql_cdc`` to a replica of the source; the rows of tables are read there,
             with the account of that connection. None reads the source. The author of the DAG chooses it, never a run.
             (templated)
-        report_dir: Folder on the worker for the report as JSON and as an HTML page; None writes no files. The author of
-            the DAG chooses it, never a run. (templated)
+        report_dir: Folder on the worker for the report as JSON; None writes no file. The author of the DAG chooses it,
+            never a run. (templated)
         kwargs: As for ``MySqlCdcSparkOperator``, without ``run_for``. The task is deferred only where nothing is
             repaired.
 

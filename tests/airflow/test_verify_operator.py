@@ -29,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verdict_records import verdict_values
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import MAX_EXAMPLES, RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, TableVerdict, VerifyResult
 from airflow_provider_mysql_cdc.operators import verify_params
-from airflow_provider_mysql_cdc.operators.report_files import write_report_files
+from airflow_provider_mysql_cdc.operators.report_file import write_report_file
 from airflow_provider_mysql_cdc.operators.verify import MySqlCdcVerifyOperator
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
@@ -314,20 +314,19 @@ def test_the_report_is_written_where_the_author_says(
 ) -> None:
     folder = tmp_path / "reports" / "of this stream"
     assert run(report_dir=str(folder), fail_on_difference=True).state == "failed", "the report is written all the same"
-    page, document = sorted(folder.iterdir())
-    assert (page.name, document.name) == ("verify-s-20261126T133320.html", "verify-s-20261126T133320.json")
-    assert f"The report was written to {document} and {page}." in log_of(capfd)
-    assert stat.S_IMODE(page.stat().st_mode) & 0o027 == 0
+    (document,) = folder.iterdir()
+    assert document.name == "verify-s-20261126T133320.json"
+    assert f"The report was written to {document}." in log_of(capfd)
+    assert stat.S_IMODE(document.stat().st_mode) & 0o027 == 0
     written = VerifyResult.from_json(json.loads(document.read_text()))
     assert [verdict.table for verdict in written.tables] == ["shop.customers", "shop.orders"]
-    assert "s3cret" not in page.read_text() + document.read_text()
-    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert "s3cret" not in document.read_text()
 
 
 def test_a_report_that_cannot_be_written_fails_by_name(tmp_path: Path) -> None:
     (tmp_path / "verify-s-20261126T133320.json").mkdir()
     with pytest.raises(ConfigError, match="the report of the verification cannot be written"):
-        write_report_files(str(tmp_path), verify_result(ORDERS))
+        write_report_file(str(tmp_path), verify_result(ORDERS))
     assert [path.name for path in tmp_path.iterdir()] == ["verify-s-20261126T133320.json"], "no part is left"
 
 
@@ -359,7 +358,7 @@ def test_a_variable_may_name_the_folder(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_VAR_REPORTS", str(tmp_path / "reports"))
     assert run(report_dir="{{ var.value.reports }}").state == "success"
-    assert len(list((tmp_path / "reports").iterdir())) == 2
+    assert len(list((tmp_path / "reports").iterdir())) == 1
 
 
 def test_a_result_stays_small_whatever_number_of_tables_differ() -> None:

@@ -1,4 +1,4 @@
-"""The files of a verification's report, in a folder that the author of the DAG names."""
+"""The file of a verification's report, in a folder that the author of the DAG names."""
 
 from __future__ import annotations
 
@@ -34,35 +34,26 @@ def require_report_folder(folder: str) -> None:
         raise _folder_error(folder, "this account may not write into it")
 
 
-def write_report_files(folder: str, result: VerifyResult) -> list[str]:
-    """Write the report as JSON and as an HTML page, and return the paths.
+def write_report_file(folder: str, result: VerifyResult) -> str:
+    """Write the report as JSON, and return the path.
 
     Args:
         folder: The folder.
         result: The result, without values that must not be shown.
 
     Raises:
-        ConfigError: They cannot be written.
+        ConfigError: It cannot be written.
     """
-    from airflow_provider_mysql_cdc.cdc.verify.report_html import report_html
+    from airflow_provider_mysql_cdc.cdc.replaced_file import replace_file
 
     prefix = re.sub(r"[^\w-]", "_", result.prefix)
     started = datetime.fromtimestamp(result.started_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
-    texts = {
-        "json": json.dumps(result.to_json(), indent=1, ensure_ascii=False, default=str) + "\n",
-        "html": report_html(result),
-    }
+    path = Path(folder) / f"verify-{prefix}-{started}.json"
     require_report_folder(folder)
-    return [_write(Path(folder) / f"verify-{prefix}-{started}.{ending}", text) for ending, text in texts.items()]
-
-
-def _write(path: Path, text: str) -> str:
-    from airflow_provider_mysql_cdc.cdc.replaced_file import replace_file
-
     try:
-        replace_file(path, text, _FILE_MODE)
+        replace_file(path, json.dumps(result.to_json(), indent=1, ensure_ascii=False, default=str) + "\n", _FILE_MODE)
     except OSError as error:
-        raise _folder_error(str(path.parent), error.strerror or str(error)) from error
+        raise _folder_error(folder, error.strerror or str(error)) from error
     return str(path)
 
 
