@@ -81,8 +81,7 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
             sources.connection_source(self.mysql_cdc_conn_id, standard_fields, extra),
         ]
         if self.replica_conn_id:
-            # First, so that no account of another place is sent to the replica.
-            property_sources.insert(0, replica_source(self.replica_conn_id))
+            property_sources.append(replica_source(self.replica_conn_id))
         if kafka_conn_id:
             settings = _without_blanks(read_extra(find_connection(kafka_conn_id, "Kafka", ("kafka",))))
             values = {f"kafka.{name}": value for name, value in settings.items() if name not in _CONSUMER_ONLY}

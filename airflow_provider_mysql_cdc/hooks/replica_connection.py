@@ -10,12 +10,9 @@ from airflow_provider_mysql_cdc.connections import find_connection, read_extra
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.property_sources import PropertySource
 
-_TLS_DEFAULTS = {"mode": "preferred", "ca": "", "cert": "", "key": "", "key.password": ""}
-"""Parts of the names ``database.ssl.*`` that the extra may have, with what holds without them."""
-
 
 def replica_source(conn_id: str) -> PropertySource:
-    """Return the properties that lead to a replica; each has a value, so none of another place is mixed in.
+    """Return the properties that lead to a replica.
 
     Args:
         conn_id: A connection of type ``mysql_cdc``; of its extra only ``database.ssl.*`` is read.
@@ -25,6 +22,8 @@ def replica_source(conn_id: str) -> PropertySource:
     """
     from airflow_provider_mysql_cdc.cdc.config import fields as F
     from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
+    from airflow_provider_mysql_cdc.cdc.config.field import Group
+    from airflow_provider_mysql_cdc.cdc.config.property_families import DRIVER_PREFIX, REPLICA_PREFIX
 
     conn = find_connection(conn_id, "replica", ("mysql_cdc",))
     if not conn.host:
@@ -34,12 +33,11 @@ def replica_source(conn_id: str) -> PropertySource:
             remedy="set its host; without a replica, leave replica_conn_id out",
         )
     extra = read_extra(conn, '{"database.ssl.mode": "required"}')
-    values: dict[str, object] = {
-        F.VERIFY_REPLICA_HOSTNAME.name: conn.host,
-        F.VERIFY_REPLICA_PORT.name: conn.port or F.VERIFY_REPLICA_PORT.default,
-        F.VERIFY_REPLICA_USER.name: conn.login or "",
-        F.VERIFY_REPLICA_PASSWORD.name: conn.password or "",
+    tls = {f.name: extra.get(f.name) for f in F.ALL if f.group is Group.TLS}
+    values = tls | {name: getattr(conn, attribute) for attribute, name in sources.STANDARD_FIELDS.items()}
+    named = {
+        REPLICA_PREFIX + name.removeprefix(DRIVER_PREFIX): value
+        for name, value in values.items()
+        if value not in (None, "")
     }
-    for part, default in _TLS_DEFAULTS.items():
-        values[f"verify.replica.ssl.{part}"] = extra.get(f"database.ssl.{part}") or default
-    return sources.PropertySource(f"connection {conn_id}", values, is_private=True)
+    return sources.PropertySource(f"connection {conn_id}", named, is_private=True, is_replica=True)

@@ -12,7 +12,6 @@ from airflow_home import run_dag
 from fakes import PASSWORD, FakePipeline, FakeSubmit, connections, install
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.verify.replica import replica_settings
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators.verify import MySqlCdcVerifyOperator
 
@@ -63,15 +62,12 @@ def test_its_account_reaches_the_job_and_nothing_else(fakes: Any, capfd: pytest.
     record = submit.record
     properties = record["spec"]["properties"]
     assert {name: text for name, text in properties.items() if name.startswith("verify.replica.")} == {
-        "verify.replica.hostname": "replica.example",
-        "verify.replica.port": "3310",
-        "verify.replica.user": "reader",
-        "verify.replica.password": WORD,
-        "verify.replica.ssl.mode": "required",
-        "verify.replica.ssl.ca": "",
-        "verify.replica.ssl.cert": "",
-        "verify.replica.ssl.key": "",
-        "verify.replica.ssl.key.password": KEY_WORD,
+        "verify.replica.database.hostname": "replica.example",
+        "verify.replica.database.port": "3310",
+        "verify.replica.database.user": "reader",
+        "verify.replica.database.password": WORD,
+        "verify.replica.database.ssl.mode": "required",
+        "verify.replica.database.ssl.key.password": KEY_WORD,
     }
     assert properties["topic.prefix"] == "shop" and properties["database.hostname"] == "mysql.example"
     environment = {name: text for name, text in record["env"].items() if not name.startswith("AIRFLOW_CONN_")}
@@ -93,20 +89,21 @@ def test_a_run_does_not_choose_it(fakes: Any, way: str, capfd: pytest.CaptureFix
     assert "Where: replica_conn_id" in "".join(capfd.readouterr())
 
 
-def test_a_run_sets_none_of_its_properties(fakes: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    submit, pipeline = fakes
-    with DAG("replica_in_properties", schedule=None, params={"p": Param({}, type="object")}) as dag:
-        MySqlCdcVerifyOperator(task_id="verify", properties="{{ params.p | tojson }}", replica_conn_id="replica")
-    assert run_dag(dag, {"p": {"verify.replica.hostname": "listener.example"}}).state == "failed"
-    assert (pipeline.calls, submit.record) == ([], None)
-    assert "the run sets properties that a run may not set" in "".join(capfd.readouterr())
+def test_its_connection_alone_names_it(fakes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = {"verify.replica.database.hostname": "listener.example"}
+    for given, hook in ((named, MySqlCdcHook()), (named, MySqlCdcHook(replica_conn_id="replica"))):
+        with pytest.raises(ConfigError, match="hostname: is no property of this place") as raised:
+            hook.get_config(given)
+        assert "listener" not in str(raised.value) and "replica_conn_id" in str(raised.value)
+    connections(monkeypatch, kafka_conn_id="kafka_cdc", **named)
+    with pytest.raises(ConfigError, match="hostname: is no property of this place"):
+        MySqlCdcHook().get_config()
 
 
 def test_the_account_of_no_other_place_is_sent_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    other = {f"verify.replica.{name}": f"of-the-source-{name}" for name in ("user", "password", "ssl.key.password")}
-    connections(monkeypatch, kafka_conn_id="kafka_cdc", **other)
+    connections(monkeypatch, kafka_conn_id="kafka_cdc", **{"database.ssl.mode": "required"})
     define(monkeypatch, login=None, password=None, extra=None, port=None)
-    settings = replica_settings(MySqlCdcHook(replica_conn_id="replica").get_config())
+    settings = MySqlCdcHook(replica_conn_id="replica").get_config().replica_settings()
     assert settings is not None
     assert (settings.address(), settings.user, settings.ssl_mode) == ("replica.example:3306", "", "preferred")
     assert settings.password.reveal() == "" and not settings.ssl_key_password
@@ -119,6 +116,9 @@ def test_the_account_of_no_other_place_is_sent_to_it(monkeypatch: pytest.MonkeyP
         ({"host": ""}, "names no host"),
         ({"conn_type": "mysql"}, "the replica connection is of another type"),
         ({"extra": "[1]"}, "extra is not a JSON object"),
+        ({"host": "a,b"}, "names several servers"),
+        ({"extra": {"database.ssl.mode": WORD}}, "ssl.mode"),
+        ({"extra": {"database.ssl.key": "k.pem"}}, "a client key needs its certificate"),
     ],
 )
 def test_a_connection_that_does_not_fit_is_refused(
@@ -133,4 +133,4 @@ def test_a_connection_that_does_not_fit_is_refused(
 
 def test_without_it_the_source_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     connections(monkeypatch, kafka_conn_id="kafka_cdc")
-    assert replica_settings(MySqlCdcHook().get_config()) is None
+    assert MySqlCdcHook().get_config().replica_settings() is None

@@ -62,11 +62,11 @@ def on_replica(replica: PrivateServer, on_source: Any) -> Iterator[Any]:
 @pytest.fixture
 def pipeline(properties: dict[str, str], source: PrivateServer, replica: PrivateServer, on_replica: Any) -> Pipeline:
     more = {
-        "verify.replica.hostname": "127.0.0.1",
-        "verify.replica.port": str(replica.port),
-        "verify.replica.user": "cdc",
-        "verify.replica.password": replica.password,
-        "verify.replica.ssl.mode": "disabled",
+        "verify.replica.database.hostname": "127.0.0.1",
+        "verify.replica.database.port": str(replica.port),
+        "verify.replica.database.user": "cdc",
+        "verify.replica.database.password": replica.password,
+        "verify.replica.database.ssl.mode": "disabled",
         "verify.replica.timeout.ms": "30000",
         "snapshot.chunk.rows": "50",
         "key.converter.schemas.enable": "false",
@@ -152,7 +152,7 @@ def _gtids_off_on_replica(pipeline: Pipeline, source: Any, replica: Any) -> None
 
 
 def _source_itself(pipeline: Pipeline, source: Any, replica: Any) -> None:
-    pipeline.properties["verify.replica.port"] = pipeline.properties["database.port"]
+    pipeline.properties["verify.replica.database.port"] = pipeline.properties["database.port"]
 
 
 def _no_replica(pipeline: Pipeline, source: Any, replica: Any) -> None:
@@ -179,7 +179,7 @@ def _behind(pipeline: Pipeline, source: Any, replica: Any) -> None:
 
 
 def _wrong_password(pipeline: Pipeline, source: Any, replica: Any) -> None:
-    pipeline.properties["verify.replica.password"] = "not-this-one"
+    pipeline.properties["verify.replica.database.password"] = "not-this-one"
 
 
 REFUSALS: list[tuple[Callable[..., None], type[CdcError], str]] = [
@@ -231,7 +231,7 @@ def test_a_replica_that_cannot_be_read_is_refused_by_name(
             raise
         finally:
             undo(on_source, on_replica, source)
-        assert f"127.0.0.1:{pipeline.properties['verify.replica.port']}" in raised.value.where, case
+        assert f"127.0.0.1:{pipeline.properties['verify.replica.database.port']}" in raised.value.where, case
         assert "not-this-one" not in str(raised.value), case
         assert raised.value.can_retry is (kind is SourceError), case
         pipeline.properties = dict(whole)
@@ -288,7 +288,7 @@ def test_an_account_that_may_lock_only_tables_is_enough(
         "GRANT REPLICATION CLIENT ON *.* TO reader@'%'",
         LOG,
     )
-    pipeline.properties |= {"verify.replica.user": "reader", "verify.replica.password": "reader-word"}
+    pipeline.properties |= {"verify.replica.database.user": "reader", "verify.replica.database.password": "reader-word"}
     stop = threading.Event()
     thread = threading.Thread(target=write, args=(source, stop))
     thread.start()
@@ -315,4 +315,4 @@ def test_its_queries_have_the_bound_of_time_too(
 
     monkeypatch.setattr(pymysql.connections.Connection, "_execute_command", look)
     assert pipeline.verify().clean
-    assert seen and set(seen) == {int(pipeline.properties["verify.replica.port"])}
+    assert seen and set(seen) == {int(pipeline.properties["verify.replica.database.port"])}

@@ -44,14 +44,14 @@ def pipeline(properties: dict[str, str], pair: tuple[PrivateServer, PrivateServe
     made_by_server = replica.folder / "data"
     more = {
         "database.include.list": DB,
-        "verify.replica.hostname": "127.0.0.1",
-        "verify.replica.port": str(replica.port),
-        "verify.replica.user": "reader",
-        "verify.replica.password": "pass-of-reader",
-        "verify.replica.ssl.mode": "verify_ca",
-        "verify.replica.ssl.ca": str(made_by_server / "ca.pem"),
-        "verify.replica.ssl.cert": str(made_by_server / "client-cert.pem"),
-        "verify.replica.ssl.key": str(made_by_server / "client-key.pem"),
+        "verify.replica.database.hostname": "127.0.0.1",
+        "verify.replica.database.port": str(replica.port),
+        "verify.replica.database.user": "reader",
+        "verify.replica.database.password": "pass-of-reader",
+        "verify.replica.database.ssl.mode": "verify_ca",
+        "verify.replica.database.ssl.ca": str(made_by_server / "ca.pem"),
+        "verify.replica.database.ssl.cert": str(made_by_server / "client-cert.pem"),
+        "verify.replica.database.ssl.key": str(made_by_server / "client-key.pem"),
     }
     made = Pipeline(properties | FLAT | source.properties() | more)
     made.snapshot()
@@ -90,7 +90,7 @@ def test_a_replica_that_is_not_reached_as_it_demands(pipeline: Pipeline, tmp_pat
     ]
     whole = dict(pipeline.properties)
     for changed, error in cases:
-        named = {f"verify.replica.{name}": value for name, value in changed.items()}
+        named = {f"verify.replica.database.{name}": value for name, value in changed.items()}
         pipeline.properties = {name: value for name, value in (whole | named).items() if value is not None}
         with pytest.raises(error, match="the replica of the verification") as caught:
             pipeline.verify()

@@ -284,26 +284,34 @@ class ConnectorConfig:
             )
         return replace(servers[0], server_uuid=self.server_uuid)
 
+    def replica_settings(self) -> ConnectionSettings | None:
+        """Return how to reach the replica that a verification reads rows from; None where it reads the source."""
+        get = Lookup(self.families.replica)
+        if not get[F.DATABASE_HOSTNAME]:
+            return None
+        ((host, port),) = source_hosts(get[F.DATABASE_HOSTNAME], get[F.DATABASE_PORT])
+        return replace(self._settings_of(get, host, port), driver_options=())
+
     def servers(self) -> tuple[ConnectionSettings, ...]:
         """Return how to reach each server in ``database.hostname``, in order; the first one names the source."""
         hosts = source_hosts(self[F.DATABASE_HOSTNAME], self[F.DATABASE_PORT])
-        return tuple(self._settings_of(host, port) for host, port in hosts)
+        return tuple(self._settings_of(Lookup(self.values), host, port) for host, port in hosts)
 
     def source_address(self) -> str:
         """Return ``host:port`` of each server, for messages."""
         return ",".join(server.address() for server in self.servers())
 
-    def _settings_of(self, host: str, port: int) -> ConnectionSettings:
+    def _settings_of(self, get: Lookup, host: str, port: int) -> ConnectionSettings:
         return ConnectionSettings(
             host=host,
             port=port,
-            user=self[F.DATABASE_USER],
-            password=self[F.DATABASE_PASSWORD],
-            ssl_mode=self[F.DATABASE_SSL_MODE].value,
-            ssl_ca=self[F.DATABASE_SSL_CA],
-            ssl_cert=self[F.DATABASE_SSL_CERT],
-            ssl_key=self[F.DATABASE_SSL_KEY],
-            ssl_key_password=self[F.DATABASE_SSL_KEY_PASSWORD],
+            user=get[F.DATABASE_USER],
+            password=get[F.DATABASE_PASSWORD],
+            ssl_mode=get[F.DATABASE_SSL_MODE].value,
+            ssl_ca=get[F.DATABASE_SSL_CA],
+            ssl_cert=get[F.DATABASE_SSL_CERT],
+            ssl_key=get[F.DATABASE_SSL_KEY],
+            ssl_key_password=get[F.DATABASE_SSL_KEY_PASSWORD],
             connect_timeout_s=self[F.CONNECT_TIMEOUT_MS] / 1000,
             query_timeout_s=self[F.DATABASE_QUERY_TIMEOUT_MS] / 1000,
             silence_timeout_s=self[F.SOURCE_SILENCE_TIMEOUT_MS] / 1000,

@@ -13,7 +13,6 @@ from airflow_provider_mysql_cdc.cdc.config import (
     failure_fields,
     gtid_fields,
     registry_fields,
-    replica_fields,
     signal_fields,
     sink_fields,
     source_fields,
@@ -27,7 +26,6 @@ from airflow_provider_mysql_cdc.cdc.config.failure_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.field import Field
 from airflow_provider_mysql_cdc.cdc.config.gtid_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.registry_fields import *  # noqa: F403
-from airflow_provider_mysql_cdc.cdc.config.replica_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.signal_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.sink_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.source_fields import *  # noqa: F403
@@ -49,7 +47,6 @@ ALL: tuple[Field[Any], ...] = tuple(
             transform_fields,
             ticdc_fields,
             verify_fields,
-            replica_fields,
         )
         for value in vars(module).values()
         if isinstance(value, Field)

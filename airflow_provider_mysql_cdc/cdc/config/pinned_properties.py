@@ -35,6 +35,7 @@ SOURCE_TEXT_PREFIX = "source text of "
 
 FAMILY_PIN_SCOPES: dict[str, PinScope] = {
     property_families.DRIVER_PREFIX: PinScope.NOTHING,
+    property_families.REPLICA_PREFIX: PinScope.NOTHING,
     # Settings of topics yet to be created; how many partitions they get is a property of its own.
     property_families.TOPIC_CREATION_PREFIX: PinScope.NOTHING,
     property_families.SELECT_OVERRIDES_PREFIX: PinScope.SNAPSHOT,

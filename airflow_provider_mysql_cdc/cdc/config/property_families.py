@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import column_rules, kafka, kafka_names
 from airflow_provider_mysql_cdc.cdc.config.column_rules import ColumnFamilies
@@ -14,6 +15,8 @@ from airflow_provider_mysql_cdc.cdc.model.topic_transforms import TopicTransform
 
 TOPIC_CREATION_PREFIX = "topic.creation.default."
 DRIVER_PREFIX = "database."
+REPLICA_PREFIX = "verify.replica.database."
+"""The server that a verification reads in place of the source: members of ``database.*``, from a connection alone."""
 SELECT_OVERRIDES_PREFIX = "snapshot.select.statement.overrides."
 
 DRIVER_OPTIONS: dict[str, tuple[Callable[[str], str | int], str]] = {
@@ -27,7 +30,7 @@ DRIVER_OPTIONS: dict[str, tuple[Callable[[str], str | int], str]] = {
 """Options of ``pymysql.connect`` that may be set as ``database.<option>``: parser and meaning."""
 
 
-_PREFIXES = (TOPIC_CREATION_PREFIX, SELECT_OVERRIDES_PREFIX, *column_rules.PREFIXES, *kafka.PREFIXES)
+_PREFIXES = (TOPIC_CREATION_PREFIX, SELECT_OVERRIDES_PREFIX, REPLICA_PREFIX, *column_rules.PREFIXES, *kafka.PREFIXES)
 
 
 @dataclass(slots=True, repr=False)
@@ -41,6 +44,7 @@ class PropertyFamilies:
         columns: How columns are treated.
         select_overrides: Statements of ``snapshot.select.statement.overrides`` by table.
         transforms: What ``transforms`` does.
+        replica: Parsed values of the replica by the name that the source's property has.
         notes: What a person should know.
         problems: What cannot be used.
     """
@@ -51,6 +55,7 @@ class PropertyFamilies:
     columns: ColumnFamilies = field(default_factory=ColumnFamilies)
     select_overrides: dict[str, str] = field(default_factory=dict)
     transforms: TopicTransforms = field(default_factory=TopicTransforms)
+    replica: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 

@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig, con
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Problem
 from airflow_provider_mysql_cdc.cdc.config.form_fields import MYSQL_CDC_FORM, field_label, form_places
 from airflow_provider_mysql_cdc.cdc.config.kafka_account import require_own_brokers
+from airflow_provider_mysql_cdc.cdc.config.property_families import REPLICA_PREFIX
 from airflow_provider_mysql_cdc.cdc.config.property_names import closest_name
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
@@ -41,6 +42,7 @@ class PropertySource:
         locations: Where exactly a property would stand in this place, by its name, where that is not the name itself.
         notes: What a person should know.
         is_private: Whether its values must not be shown, whatever their names are.
+        is_replica: Whether it is the connection of a replica, the only place that may name one.
     """
 
     label: str
@@ -48,6 +50,7 @@ class PropertySource:
     locations: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     is_private: bool = False
+    is_replica: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +82,21 @@ class ResolvedProperties:
         private_labels = frozenset(source.label for source in self.sources if source.is_private)
         require_own_brokers(self.properties, self.origins, private_labels)
         result = read_properties.read_properties(self.properties, self.describe_sources)
+        result.problems += self._foreign_replica()
         if result.problems:
             raise config_error(self._hide_values(result.problems), self._places())
         notes = (*result.notes, *(note for source in self.sources for note in source.notes))
         return ConnectorConfig(result.texts, result.values, result.families, notes)
+
+    def _foreign_replica(self) -> list[Problem]:
+        """Return a problem for each part of a replica that comes from another place than its connection."""
+        allowed = {source.label for source in self.sources if source.is_replica}
+        fix = "Remove it, and name the replica's connection in replica_conn_id"
+        return [
+            Problem(name, "is no property of this place", fix, None)
+            for name, label in self.origins.items()
+            if name.startswith(REPLICA_PREFIX) and label not in allowed
+        ]
 
     def _places(self) -> dict[str, str]:
         """Return where each property stands, for people: the place, and the field of its form."""

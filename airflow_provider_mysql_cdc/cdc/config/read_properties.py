@@ -11,7 +11,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config import kafka, transforms, undeclared_properties
 from airflow_provider_mysql_cdc.cdc.config import property_families as families
 from airflow_provider_mysql_cdc.cdc.config.enums import EventContract, Operation
-from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Lookup, Problem, display_text
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup, Problem, display_text
 from airflow_provider_mysql_cdc.cdc.config.property_families import PropertyFamilies
 from airflow_provider_mysql_cdc.cdc.config.property_names import HIDDEN, closest_name, hide_salt, is_secret
 from airflow_provider_mysql_cdc.cdc.config.ticdc_checks import ticdc_problems
@@ -81,7 +81,8 @@ def read_properties(
     for name, text in texts.items():
         step = _longest_owner(steps, transforms.PREFIX, name)
         predicate = _longest_owner(predicates, transforms.PREDICATE_PREFIX, name)
-        converter = next((c for c in converters if name.startswith(f"{c}.") and name not in F.BY_NAME), None)
+        own = name in F.BY_NAME or name.startswith(families.REPLICA_PREFIX)
+        converter = None if own else next((c for c in converters if name.startswith(f"{c}.")), None)
         if step is not None:
             _set_text(out, name, text, name)
             steps[step][name.removeprefix(f"{transforms.PREFIX}{step}.")] = text
@@ -100,6 +101,7 @@ def read_properties(
     for name, text in out.texts.items():
         if name in F.BY_NAME:
             _parse_field(out, F.BY_NAME[name], text)
+    _read_replica(out)
     _read_transforms(out, listed, steps, predicates)
     _check_required(out, describe_sources)
     _cross_checks(out)
@@ -255,6 +257,24 @@ def _parse_field(out: ParsedProperties, declared: Field[Any], text: str) -> None
         if declared.enum and (closest := closest_name(text, declared.enum, cutoff=0.5)):
             fix = f"Write {closest}, if that is meant"
         out.refuse(name, text, str(e), fix)
+
+
+def _read_replica(out: ParsedProperties) -> None:
+    """Read the members of a replica's server as the properties of the source that they are named after."""
+    for member, text in out.family_members.get(families.REPLICA_PREFIX, {}).items():
+        name, declared = families.REPLICA_PREFIX + member, F.BY_NAME.get(families.DRIVER_PREFIX + member)
+        if declared is None or declared.group not in (Group.CONNECTION, Group.TLS):
+            out.refuse(name, text, "unknown property", "Name the replica's connection in replica_conn_id")
+            continue
+        try:
+            out.families.replica[declared.name] = declared.read(text)
+            if declared is F.DATABASE_HOSTNAME and "," in text:
+                raise ValueError("names several servers; a verification reads one replica")
+        except ValueError as e:
+            out.refuse(name, text, str(e), "Correct the value in the replica's connection")
+    if what := F.ssl_files_problem(Lookup(out.families.replica)):
+        name = families.REPLICA_PREFIX + "ssl.key"
+        out.refuse(name, out.texts[name], what, f"Set {F.DATABASE_SSL_CERT.name} in the replica's connection")
 
 
 def _longest_owner(names: Mapping[str, object], prefix: str, setting: str) -> str | None:

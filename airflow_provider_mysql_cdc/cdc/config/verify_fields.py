@@ -48,3 +48,13 @@ REPAIR_MAX_ROWS: Field[int] = Field(
     pin_scope=PinScope.NOTHING,
     set_by=SetBy.RUN,
 )
+VERIFY_REPLICA_TIMEOUT_MS: Field[int] = Field(
+    "verify.replica.timeout.ms",
+    parse_value.integer(0),
+    600_000,
+    "Longest wait in milliseconds until the replica of `replica_conn_id` has applied what the stream has read.",
+    Group.VERIFY,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
+)

@@ -26,7 +26,6 @@ from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
 from airflow_provider_mysql_cdc.cdc.sink.topics import describe_topics
 from airflow_provider_mysql_cdc.cdc.verify.group_queue import choose_tables
-from airflow_provider_mysql_cdc.cdc.verify.replica import replica_settings
 from airflow_provider_mysql_cdc.cdc.verify.replica_checks import check_replica
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 
@@ -126,6 +125,6 @@ def _describe(cfg: ConnectorConfig, tables: Sequence[TableId], request: VerifyRe
         RepairMode.DRY_RUN: "repairs are only counted",
         RepairMode.YES: f"up to {cfg[F.REPAIR_MAX_ROWS]:,} rows are repaired",
     }
-    replica = replica_settings(cfg)
+    replica = cfg.replica_settings()
     where = "" if replica is None else f"; rows are read from the replica {replica.address()}"
     return f"verifying {len(tables):,} table(s): {share}{limit}; {repair[request.repair]}{where}"

@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.verify.replica import connect_replica, replica_settings
+from airflow_provider_mysql_cdc.cdc.verify.replica import connect_replica
 
 _COMMIT_WAIT_S = 5
 _SHOWN_LENGTH = 200
@@ -36,7 +36,7 @@ def check_replica(cfg: ConnectorConfig, source: Any, tables: Sequence[TableId]) 
     Raises:
         SourceError: It cannot be used (``require_usable_replica``), or cannot be reached.
     """
-    if (settings := replica_settings(cfg)) is not None:
+    if (settings := cfg.replica_settings()) is not None:
         with connect_replica(settings) as replica:
             require_usable_replica(source, replica, settings.address(), tables)
 

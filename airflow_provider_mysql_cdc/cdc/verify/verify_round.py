@@ -63,7 +63,7 @@ from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import (
     unjudged_kinds,
 )
 from airflow_provider_mysql_cdc.cdc.verify.repair_found import most_found
-from airflow_provider_mysql_cdc.cdc.verify.replica import connect_views, replica_settings
+from airflow_provider_mysql_cdc.cdc.verify.replica import connect_views
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import CarriedRowComparison
 from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import sql_texts
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions, read_versions
@@ -311,7 +311,7 @@ class VerifyRound:
             start_schema,
             "a verification",
             self._note_batch,
-            replica_settings(context.cfg),
+            context.cfg.replica_settings(),
         )
         batch, progress = self._batch, self._progress
         assert batch is not None and progress is not None

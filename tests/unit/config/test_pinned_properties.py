@@ -41,9 +41,7 @@ FREE = {
     "snapshot.lock.timeout.ms", "snapshot.locking.mode", "snapshot.chunk.rows", "snapshot.parallelism",
     "drain.writers", "drain.small.batch.bytes", "max.batch.bytes", "commit.bytes", "commit.interval.ms",
     "poll.interval.ms", "verify.rows.per.second", "verify.max.execution.time.ms", "verify.group.rows",
-    "verify.replica.hostname", "verify.replica.port", "verify.replica.user", "verify.replica.password",
-    "verify.replica.ssl.mode", "verify.replica.ssl.ca", "verify.replica.ssl.cert", "verify.replica.ssl.key",
-    "verify.replica.ssl.key.password", "verify.replica.timeout.ms",
+    "verify.replica.timeout.ms",
     "repair.max.rows",
     "topic.creation.default.replication.factor", "heartbeat.action.query", "topic.settings.verified",
     # signals and notifications; what a signal leads to is fixed when it is taken, between two batches; structures that
@@ -92,6 +90,7 @@ def test_every_family_is_classified() -> None:
     assert {p for p, d in FAMILY_PIN_SCOPES.items() if d is PinScope.NOTHING} == {
         *kafka.PREFIXES,
         families.DRIVER_PREFIX,
+        families.REPLICA_PREFIX,
         families.TOPIC_CREATION_PREFIX,
     }
 

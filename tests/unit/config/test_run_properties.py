@@ -18,8 +18,6 @@ AUTHOR = {
     "topic.prefix", "name", "connector.class", "database.hostname", "database.port", "database.user",
     "database.server.id", "database.ssl.mode", "database.ssl.ca", "database.ssl.cert", "database.ssl.key",
     "kafka.bootstrap.servers", "schema.history.internal.kafka.bootstrap.servers",
-    "verify.replica.hostname", "verify.replica.port", "verify.replica.user", "verify.replica.ssl.mode",
-    "verify.replica.ssl.ca", "verify.replica.ssl.cert", "verify.replica.ssl.key",
     "gtid.source.includes", "gtid.source.excludes", "gtid.source.filter.dml.events", "gtid.ignore.on.recovery",
     # topics and tables that are written
     "topic.creation.default.partitions", "topic.creation.default.replication.factor", "topic.heartbeat.prefix",

@@ -86,7 +86,7 @@ ACCOUNT: list[tuple[str, str, Callable[[Driver], Any], Any, Any, dict[str, str]]
     ("ssl.mode", "disabled", _given("ssl_disabled"), None, True, {}),
     ("ssl.ca", f"{FOLDER}/ca.pem", lambda d: len(_context(d).get_ca_certs()), 0, 1, {"ssl.mode": "required"}),
 ]
-"""A property's name behind ``database.`` or ``verify.replica.``, its value, what it changes, and other properties."""
+"""A property's name behind ``database.`` or that of the replica, its value, what it changes, and other properties."""
 REFUSED = [
     ("ssl.cert", {"ssl.mode": "required"}, {"ssl.cert": "/nowhere/client.pem"}, "cannot be used"),
     ("ssl.key", CERTIFICATE | {"ssl.key.password": KEY_PASSWORD}, {"ssl.key": f"{FOLDER}/client.key"}, ""),
@@ -99,7 +99,8 @@ LIMITS: list[tuple[str, str, Callable[[Driver], Any], Any, Any]] = [
     ("database.query.timeout.ms", "7000", lambda d: d.limits[1], 600, 7),
     ("database.program_name", "mine", _given("program_name"), "airflow-provider-mysql-cdc", "mine"),
 ]
-SERVERS = [("database.", {}), ("verify.replica.", {"verify.replica.hostname": "db", "verify.replica.user": "cdc"})]
+REPLICA = "verify.replica.database."
+SERVERS = [("database.", {}), (REPLICA, {REPLICA + "hostname": "db", REPLICA + "user": "cdc"})]
 
 
 def _connected(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], files: Files, prefix: str) -> Driver:
