@@ -122,7 +122,7 @@ def add_verification_event(context: Any, cfg: ConnectorConfig, alias: AssetAlias
         context: Airflow's context.
         cfg: The connector's configuration.
         alias: The task's alias.
-        summary: Counts of the verification (``verify_outcome.verify_summary``).
+        summary: Counts of the verification (``verdict_totals.bounded_json``).
     """
     settings = cfg.servers()[0]
     uri = verification_uri(settings.host, cfg.topic_prefix, settings.port)

@@ -163,7 +163,7 @@ def verified_datasets(
 
     Args:
         cfg: The connector's configuration.
-        summary: Counts of the verification (``verify_outcome.verify_summary``).
+        summary: Counts of the verification (``verdict_totals.bounded_json``).
         drained: The inputs of the drain before it.
     """
     datasets = {(dataset.namespace, dataset.name): dataset for dataset in drained}

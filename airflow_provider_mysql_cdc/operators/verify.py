@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
     from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 
+MAX_RESULT_TABLES = 1_000
+"""Tables in the task's result, which Airflow stores in its database."""
+
 
 def verify_tables(task: MySqlCdcVerifyOperator, run: JobRun) -> dict[str, Any]:
     """Drain, compare and report.
@@ -98,13 +101,13 @@ def report_verification(task: MySqlCdcVerifyOperator, run: JobRun, result: dict[
         differences_error,
         not_judged_error,
         verification_of_run,
-        verify_summary,
     )
     from airflow_provider_mysql_cdc.cdc.verify.report_text import report_text
+    from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import bounded_json
 
     verification = verification_of_run(run.cfg, run.owner, run_key(run.context))
     run.log("%s", report_text(verification))
-    summary = verify_summary(verification)
+    summary = bounded_json(verification, MAX_RESULT_TABLES)
     complete = result | {"verification": summary}
     on_difference, on_not_judged = _failing(task)
     error = (differences_error(verification) if on_difference else None) or (

@@ -15,7 +15,10 @@ from fastapi.responses import FileResponse, HTMLResponse
 from airflow_provider_mysql_cdc.plugins.page_routes import router as data_router
 
 FOLDER = Path(__file__).parent / "static"
-SCRIPTS = ("actions.js", "charts.js", "dom.js", "list.js", "page.js", "pipeline.js", "snapshot.js", "tables.js")
+SCRIPTS = tuple(
+    f"{name}.js"
+    for name in ("actions", "charts", "dom", "list", "page", "pipeline", "snapshot", "tables", "verification")
+)
 FILES = {"page.css": "text/css", **dict.fromkeys(SCRIPTS, "text/javascript")}
 """Files of the page and their types; no other file is served."""
 HEADERS = {

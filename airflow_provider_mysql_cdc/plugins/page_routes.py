@@ -21,10 +21,10 @@ from airflow_provider_mysql_cdc.plugins.page_access import (
     working_dags,
 )
 from airflow_provider_mysql_cdc.plugins.page_actions import pipeline_actions
-from airflow_provider_mysql_cdc.plugins.pipeline_details import read_preflight, read_snapshot_map
+from airflow_provider_mysql_cdc.plugins.pipeline_details import read_preflight, read_snapshot_map, read_verification
 from airflow_provider_mysql_cdc.plugins.pipeline_status import read_pipeline
 from airflow_provider_mysql_cdc.plugins.pipelines import Pipeline
-from airflow_provider_mysql_cdc.plugins.report_texts import without_log_texts
+from airflow_provider_mysql_cdc.plugins.report_texts import without_examples, without_log_texts
 from airflow_provider_mysql_cdc.plugins.status_cache import Reading, StatusCache
 from airflow_provider_mysql_cdc.plugins.table_versions import read_tables
 
@@ -40,6 +40,8 @@ STATUS = StatusCache(read_pipeline)
 SNAPSHOTS = StatusCache(read_snapshot_map)
 CHECKS = StatusCache(read_preflight)
 TABLES = StatusCache(read_tables)
+VERIFICATIONS = StatusCache(read_verification)
+CACHES = (STATUS, SNAPSHOTS, CHECKS, TABLES, VERIFICATIONS)
 
 router = APIRouter()
 FirstRow = Annotated[int, Query(ge=0)]
@@ -157,6 +159,18 @@ def show_snapshot(pipeline: VisiblePipeline, offset: FirstRow = 0, limit: RowLim
     if report is not None:
         tables = report.get("tables", [])
         report |= {"total": len(tables), "offset": offset, "tables": tables[offset : offset + limit]}
+    return {"reading": report, "age_s": reading.age_s, "running": reading.running}
+
+
+@router.get("/api/pipeline/verification")
+def show_verification(pipeline: VisiblePipeline, session: SessionDep, user: GetUserDep) -> dict[str, Any]:
+    """Return the last verdict about each table; examples are for those who may read the logs that have them."""
+    rights = dag_rights(user, session, working_dags(pipeline, session))
+    session.rollback()
+    reading = VERIFICATIONS.get(pipeline.main_task, WAIT_S)
+    report = reading.content.report if reading.content is not None else None
+    if report is not None and not all(right["logs"] for right in rights.values()):
+        report = without_examples(report)
     return {"reading": report, "age_s": reading.age_s, "running": reading.running}
 
 

@@ -26,5 +26,15 @@ def without_log_texts(report: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def without_examples(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the report of a verification without values of rows, what its errors say, and whose run it was.
+
+    Args:
+        report: What was read of the last verification.
+    """
+    tables = {name: _without(table, ("examples", "unknown")) for name, table in report.get("tables", {}).items()}
+    return {name: value for name, value in report.items() if name != "run"} | {"tables": tables}
+
+
 def _without(entry: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if name not in names}

@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
+from kit.verify_results import CUSTOMERS, ORDERS, verify_result
 from page_browser import Site, open_site, paused, runs_of
 from page_site import define_connection, forget_dags, store_dags
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
 from airflow_provider_mysql_cdc.cdc.operate import check_setup
 from airflow_provider_mysql_cdc.cdc.operate.lag_history import LagPoint
+from airflow_provider_mysql_cdc.cdc.verify.verdict_records import verdict_values
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import NotCompared, TableVerdict
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
-from airflow_provider_mysql_cdc.plugins import page_routes, pipeline_status
+from airflow_provider_mysql_cdc.plugins import page_routes, pipeline_details, pipeline_status
 from airflow_provider_mysql_cdc.plugins.page_urls import pipeline_url
 from airflow_provider_mysql_cdc.plugins.pipeline_status import PipelineReading
 from airflow_provider_mysql_cdc.plugins.status_cache import StatusCache
@@ -39,7 +44,7 @@ def site(opened: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     forget_dags()  # other modules store theirs in the same database
     monkeypatch.setattr(pipeline_status, "KAFKA_TIMEOUT_S", 0.2)
     monkeypatch.setattr(check_setup, "KAFKA_TIMEOUT_S", 0.2)
-    for cache in (page_routes.STATUS, page_routes.SNAPSHOTS, page_routes.CHECKS, page_routes.TABLES):
+    for cache in page_routes.CACHES:
         cache._entries.clear()
     opened.log_in("bob", "USER")
     yield opened
@@ -184,6 +189,36 @@ def test_an_ad_hoc_snapshot_is_triggered_for_the_tables_that_were_named(shop: Si
     assert len(runs_of("shop_verify")) == 1
 
 
+def test_the_report_of_a_verification_says_what_differs_and_what_to_do(
+    shop: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unread = TableVerdict("shop.gone", "s.shop.gone", unknown=("it is <b>gone</b>",), not_compared=NotCompared.UNREAD)
+    values = verdict_values(build_ledger_state({}), verify_result(ORDERS, CUSTOMERS, unread))
+    ledger = build_ledger_state({key: None if value is None else encode(value) for key, value in values})
+    monkeypatch.setattr(pipeline_details, "peek_ledger", lambda cfg: ledger)
+    browser = shop.browser
+    shop.open(SHOP)
+    assert "Last verification" in browser.text("#verification h2")
+    assert "What to do: find out what has changed them" in browser.text("#verification .message.bad")
+    rows = browser.run("[...document.querySelectorAll('#verification tbody tr')].map((row) => row.innerText)")
+    assert [" ".join(row.split()) for row in rows] == [
+        "shop.orders ✕ different 1,000,010 12 missing 1, differing 3, duplicate 2 missing 1",
+        "shop.gone ? not judged 0 0 – –",
+        "shop.customers ✓ equal 3 4 – –",
+    ]
+    browser.click("[data-table='shop.orders'] summary")
+    details = browser.text("[data-table='shop.orders'] pre")
+    assert '- differing: {"id": 7}, differs in item, at s.shop.orders[0]@7' in details
+    assert '    table: {"item": "<b>new</b>"}' in details, "shown as text"
+    assert "Columns that differ: item 3, total 1" in browser.text("[data-table='shop.orders']")
+    browser.click("[data-table='shop.gone'] summary")
+    assert "Not judged: it is <b>gone</b>" in browser.text("[data-table='shop.gone']")
+    page_routes.VERIFICATIONS._entries.clear()
+    shown = "document.querySelector(`[data-table='shop.orders']`).open"
+    assert browser.run(f"new Promise((done) => setTimeout(() => done({shown}), 6000))") is True, "and stays open"
+    assert browser.complaints() == []
+
+
 SCANS = [
     {"number": 1, "table": "shop.a.b", "entry": '"shop"."a.b"', "kind": "incremental", "state": "running"},
     {"number": 2, "table": "shop.old", "entry": "shop.old", "kind": "incremental", "state": "done"},
@@ -195,7 +230,7 @@ def reading_with_scans(paused: bool) -> PipelineReading:
     more = {"started_ms": 1, "reason": "", "request": "s1", "initial": False}
     first = {"rows": 1_000, "estimate": 5_000, "seconds_left": None if paused else 100.0}
     scans = [SCANS[0] | more | first, SCANS[1] | more | {"rows": 7}]
-    report = {"errors": [], "signals": [], "requests": [], "scans": scans, "scans_active": 1, "verification": None}
+    report = {"errors": [], "signals": [], "requests": [], "scans": scans, "scans_active": 1}
     report |= {"scans_paused": paused, "scans_seconds_left": first["seconds_left"]}
     report["never_read"] = [{"table": "shop.c.d", "entry": '"shop"."c.d"', "where": "f:4", "why": "it joined"}]
     return PipelineReading({"unread": {}, "state": "draining", "report": report})

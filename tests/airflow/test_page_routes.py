@@ -11,6 +11,7 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.sdk import DAG
 from fastapi.testclient import TestClient
+from kit.verify_results import CUSTOMERS, ORDERS, verify_result
 from page_site import (
     KAFKA_PASSWORD,
     PASSWORD,
@@ -23,10 +24,13 @@ from page_site import (
     store_dags,
 )
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.operate import check_setup
+from airflow_provider_mysql_cdc.cdc.verify.verdict_records import verdict_values
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
 from airflow_provider_mysql_cdc.operators.signal import MySqlCdcSignalOperator
-from airflow_provider_mysql_cdc.plugins import page_routes, pipeline_status
+from airflow_provider_mysql_cdc.plugins import page_routes, pipeline_details, pipeline_status
 from airflow_provider_mysql_cdc.plugins.page_urls import pipeline_url
 from airflow_provider_mysql_cdc.plugins.pipeline_status import PipelineReading
 from airflow_provider_mysql_cdc.plugins.status_cache import StatusCache
@@ -40,6 +44,7 @@ READS = (
     "/mysql-cdc/api/pipeline/tables?conn_id=mysql_shop",
     "/mysql-cdc/api/pipeline/snapshot?conn_id=mysql_shop",
     "/mysql-cdc/api/pipeline/history?conn_id=mysql_shop",
+    "/mysql-cdc/api/pipeline/verification?conn_id=mysql_shop",
     "/mysql-cdc/api/pipeline/preflight?conn_id=mysql_shop",
     "/mysql-cdc/metrics",
     "/mysql-cdc/",
@@ -53,7 +58,7 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Store the DAGs of one pipeline whose servers are down, and do not wait long for them."""
     monkeypatch.setattr(pipeline_status, "KAFKA_TIMEOUT_S", 0.2)
     monkeypatch.setattr(check_setup, "KAFKA_TIMEOUT_S", 0.2)
-    for cache in (page_routes.STATUS, page_routes.SNAPSHOTS, page_routes.CHECKS, page_routes.TABLES):
+    for cache in page_routes.CACHES:
         cache._entries.clear()
     define_connection(monkeypatch, "mysql_shop", "shop")
     store_dags(cdc_pipeline("shop", mysql_cdc_conn_id="mysql_shop", schedule="*/5 * * * *", tables=["shop.orders"]))
@@ -112,7 +117,7 @@ def test_a_pipeline_of_another_team_is_neither_shown_nor_read(api: TestClient, m
     for teams, expected in ((["north"], ["mysql_north", "mysql_shop"]), (["south"], ["mysql_shop"])):
         found = read(api, "/mysql-cdc/api/pipelines", VIEWER, teams)
         assert [row["conn_id"] for row in found["pipelines"]] == expected
-        for part in ("", "/status", "/tables", "/snapshot", "/history"):
+        for part in ("", "/status", "/tables", "/snapshot", "/history", "/verification"):
             answer = api.get(f"/mysql-cdc/api/pipeline{part}?conn_id=mysql_north", headers=bearer(*VIEWER, teams))
             assert answer.status_code == (200 if "north" in teams else 403)
         metrics = api.get("/mysql-cdc/metrics", headers=bearer(*VIEWER, teams)).text
@@ -154,7 +159,7 @@ def test_while_mysql_and_kafka_are_down_the_page_says_so(api: TestClient) -> Non
 
 
 def test_no_answer_holds_a_password(api: TestClient) -> None:
-    for path in READS[:6]:
+    for path in READS[:7]:
         read(api, path)
     for path in READS:
         text = api.get(path, headers=bearer("root", "ADMIN")).text
@@ -273,7 +278,7 @@ def test_a_hundred_pipelines_cost_as_many_queries_as_one(api: TestClient, monkey
 def test_a_connection_may_have_any_name(api: TestClient, conn_id: str) -> None:
     """Airflow allows letters, digits and ``# ! ( ) - . : / \\``; what it does not is in no DAG's way either."""
     store_dags(cdc_pipeline("odd", mysql_cdc_conn_id=conn_id, dags=["drain"]))
-    for part in ("", "/status", "/tables", "/snapshot", "/history"):
+    for part in ("", "/status", "/tables", "/snapshot", "/history", "/verification"):
         answer = api.get(f"/mysql-cdc/api/pipeline{part}", params={"conn_id": conn_id}, headers=bearer(*VIEWER))
         assert answer.status_code == 200, (part, answer.text)
     assert (
@@ -334,6 +339,33 @@ def test_texts_of_logs_are_for_those_who_may_read_logs(api: TestClient, monkeypa
     )
     text = str(read(api, path.format("")))
     assert "SECRET" not in text and "a/b/c" not in text and "unread" in text and "'epoch': 3" in text
+
+
+def test_examples_of_a_verification_are_for_those_who_may_read_logs(
+    api: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    define_connection(monkeypatch, "mysql_shop", "s", **{"column.mask.with.4.chars": "shop.orders.secret"})
+    values = verdict_values(build_ledger_state({}), verify_result(ORDERS, CUSTOMERS, run="shop_verify/r/verify/-1#0"))
+    ledger = build_ledger_state({key: None if value is None else encode(value) for key, value in values})
+    monkeypatch.setattr(pipeline_details, "peek_ledger", lambda cfg: ledger)
+    path = "/mysql-cdc/api/pipeline/verification?conn_id=mysql_shop"
+    found = read(api, path)["reading"]
+    assert found["sentence"] == "1 of 2 tables of s differ from their topics." and found["earlier"] == {}
+    assert list(found["tables"]) == ["shop.orders", "shop.customers"] and "with repair=yes" in found["remedy"]
+    assert '    topic: {"item": "old"}' in found["tables"]["shop.orders"]["examples"]
+    assert "s3cret" not in str(found), "of a masked column"
+    manager = type(get_auth_manager())
+    allows = manager.is_authorized_dag
+    monkeypatch.setattr(
+        manager,
+        "is_authorized_dag",
+        lambda self, *, access_entity=None, **more: (
+            access_entity is not DagAccessEntity.TASK_LOGS and allows(self, access_entity=access_entity, **more)
+        ),
+    )
+    hidden = read(api, path)["reading"]
+    assert hidden["tables"]["shop.orders"]["findings"] == found["tables"]["shop.orders"]["findings"]
+    assert not any(text in str(hidden) for text in ("old", "compacted", "shop_verify")), "not even whose run it was"
 
 
 def test_a_person_who_may_read_one_dag_gets_no_texts_of_the_logs_of_the_others(

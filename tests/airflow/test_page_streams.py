@@ -51,7 +51,7 @@ def shop(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], stack: Any
 
 def shown(api: TestClient, part: str = "", more: str = "") -> Any:
     """Return what the page shows now."""
-    for cache in (page_routes.STATUS, page_routes.SNAPSHOTS, page_routes.CHECKS, page_routes.TABLES):
+    for cache in page_routes.CACHES:
         cache._entries.clear()
     return read(api, PAGE.format(part) + more, ("root", "ADMIN"))
 
@@ -149,8 +149,8 @@ def test_scans_signals_and_a_verdict_are_shown(api: TestClient, pipeline: Pipeli
     assert [(s["table"], s["state"], s["rows"]) for s in report["scans"]] == [(f"{database}.t", "done", 5)]
     assert [r["verdict"] for r in report["requests"]] == ["accepted"]
     pipeline.verify()
-    verification = shown(api)["reading"]["report"]["verification"]
-    assert (verification["verdict"], verification["tables"], verification["rows"]) == ("equal", 1, 5)
+    found = shown(api, "/verification")["reading"]
+    assert (found["verdict"], found["tables_compared"], found["rows"], found["remedy"]) == ("equal", 1, 5, "")
     (row,) = (r for r in shown(api, "/tables")["tables"] if r["table"] == f"{database}.t")
     assert row["verdict"] == "equal"
 

@@ -26,11 +26,12 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.operate import verify_outcome
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import verdict_values
+from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import bounded_json
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import MAX_EXAMPLES, RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, TableVerdict, VerifyResult
 from airflow_provider_mysql_cdc.operators import verify_params
 from airflow_provider_mysql_cdc.operators.report_file import write_report_file
-from airflow_provider_mysql_cdc.operators.verify import MySqlCdcVerifyOperator
+from airflow_provider_mysql_cdc.operators.verify import MAX_RESULT_TABLES, MySqlCdcVerifyOperator
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
 Run = Callable[..., Any]
@@ -110,15 +111,13 @@ def test_it_ships_the_request_reports_and_returns_counts(
     result = ti.xcom_pull(task_ids="verify")
     assert (result["complete"], result["counts"]) == (True, {"shop.db.orders": 42})
     told = result["verification"]
-    assert (told["equal"], told["clean"], told["tables_compared"], told["tables_different"]) == (False, False, 2, 1)
+    assert (told["verdict"], told["tables_compared"], told["tables_different"]) == ("different", 2, 1)
     assert told["findings"] == {"missing": 1, "differing": 3, "duplicate": 2}
     assert told["tables"]["shop.customers"] == {
         "rows": 3,
         "records": 4,
         "findings": {},
         "repaired": {},
-        "not_judged": 0,
-        "compared": True,
         "verdict": "equal",
     }
     assert "s3cret" not in json.dumps(result) and "new" not in json.dumps(result), "a result has no values"
@@ -365,7 +364,7 @@ def test_a_result_stays_small_whatever_number_of_tables_differ() -> None:
     tables = [
         TableVerdict(f"d.t{n:05}", "t", findings={DifferenceKind.GHOST: 1} if n % 5 else {}) for n in range(5_000)
     ]
-    summary = verify_outcome.verify_summary(verify_result(*tables))
+    summary = bounded_json(verify_result(*tables), MAX_RESULT_TABLES)
     assert (len(summary["tables"]), summary["tables_omitted"]) == (1_000, 4_000)
     assert all(counts["findings"] for counts in summary["tables"].values()), "those with differences come first"
     assert len(json.dumps(summary)) < 150_000

@@ -78,7 +78,7 @@ def verification_lines(runs: Sequence[RunResult]) -> list[str]:
     out = []
     for run in runs:
         if found := run.verification:
-            verdict = "found nothing" if found["clean"] else f"FOUND {found['findings']}"
+            verdict = "found nothing" if found["verdict"] == "equal" else f"FOUND {found['findings']}"
             out.append(
                 f"{run.dag_id} {verdict} in {found['tables_compared']} tables: {found['rows']:,} rows against "
                 f"{found['records']:,} records, at {found['offset']['file']}:{found['offset']['pos']}"
@@ -88,7 +88,7 @@ def verification_lines(runs: Sequence[RunResult]) -> list[str]:
 
 def is_verified(runs: Sequence[RunResult]) -> bool:
     """Return whether the DAG that verifies has run, and found nothing."""
-    found = [run.verification["clean"] for run in runs if run.verification]
+    found = [run.verification["verdict"] == "equal" for run in runs if run.verification]
     return bool(found) and all(found)
 
 

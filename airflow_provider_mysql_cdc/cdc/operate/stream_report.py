@@ -1,7 +1,7 @@
-"""What a person sees of a stream beside its metrics: state, errors, signals and scans, the last verification.
+"""What a person sees of a stream beside its metrics: state, errors, signals and scans.
 
 All of it is in the ledger; every list is bounded. No value of a row is in it: neither bounds of key ranges nor
-conditions nor examples of differences.
+conditions.
 """
 
 from __future__ import annotations
@@ -10,19 +10,16 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import JOB_ERROR_PREFIX, VERIFY_KEY, VERIFY_TABLE_PREFIX
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import JOB_ERROR_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.plan import decode
 from airflow_provider_mysql_cdc.cdc.commit.unread_tables import unread_tables
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_json
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
-from airflow_provider_mysql_cdc.cdc.model.stored_record import as_members, record_location
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import StreamStatus
 from airflow_provider_mysql_cdc.cdc.signals.signal import pending_signals
 from airflow_provider_mysql_cdc.cdc.signals.table_names import entry_for
-from airflow_provider_mysql_cdc.cdc.verify.verdict_records import counting_verdict
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerdictKind, verdict_of_all
+from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_last_verdicts
 
 MAX_ENTRIES = 100
 """Entries of a list that a report has."""
@@ -50,7 +47,7 @@ def stream_state(status: StreamStatus) -> str:
 
 
 def stream_report(ledger: LedgerState) -> ReportJson:
-    """Return errors, signals, scans and the last verification of a stream as plain JSON.
+    """Return errors, signals and scans of a stream as plain JSON.
 
     Args:
         ledger: The ledger; chunks are not needed.
@@ -80,7 +77,6 @@ def stream_report(ledger: LedgerState) -> ReportJson:
             {"table": str(each.table), "entry": entry_for(each.table), "where": each.where, "why": each.why}
             for each in islice(unread_tables(ledger).values(), MAX_ENTRIES)
         ],
-        "verification": _verification(ledger),
     }
 
 
@@ -110,37 +106,6 @@ def _scan(scan: TableScan, rows: int) -> ReportJson:
     }
 
 
-def _verification(ledger: LedgerState) -> ReportJson | None:
-    """Return the last verdict about each table, without examples, which have values of rows."""
-    summary = ledger.other_records.get(VERIFY_KEY)
-    if summary is None:
-        return None
-    record = as_members(summary)
-    verdicts = list(_verdicts(ledger).values())
-    different = [v for v in verdicts if v["verdict"] != VerdictKind.EQUAL]
-    return {
-        "started_ms": record.integer("started_ms"),
-        "ended_ms": record.integer("ended_ms"),
-        "verdict": str(verdict_of_all(VerdictKind(v["verdict"]) for v in verdicts)),
-        "tables": len(verdicts),
-        "rows": sum(int(v["rows"]) for v in verdicts),
-        "different": [
-            {"table": v["table"], "findings": dict(v["findings"]), "verdict": v["verdict"]}
-            for v in sorted(different, key=lambda v: str(v["table"]))[:MAX_ENTRIES]
-        ],
-        "different_tables": len(different),
-    }
-
-
-def _verdicts(ledger: LedgerState) -> dict[str, ReportJson]:
-    """Return the last verdict about each table."""
-    verdicts = {}
-    for table, value in ledger.verdicts.items():
-        with record_location(f"key {VERIFY_TABLE_PREFIX}{table}"):
-            verdicts[table] = counting_verdict(decode(value))
-    return verdicts
-
-
 def table_counts(ledger: LedgerState, counts: Mapping[str, int]) -> list[ReportJson]:
     """Return what the ledger knows of each table: records of the last run, and the last verdict.
 
@@ -148,7 +113,8 @@ def table_counts(ledger: LedgerState, counts: Mapping[str, int]) -> list[ReportJ
         ledger: The ledger.
         counts: Records of the last run by table.
     """
-    verdicts = {table: verdict["verdict"] for table, verdict in _verdicts(ledger).items()}
+    last = read_last_verdicts(ledger)
+    verdicts = {} if last is None else {verdict.table: str(verdict.verdict) for verdict in last.tables}
     return [
         {"table": table, "records": counts.get(table, 0), "verdict": verdicts.get(table)}
         for table in sorted({*counts, *verdicts})

@@ -1,9 +1,6 @@
-"""What a verification has found: its result in the ledger, what of it is shown, and the error that it leads to."""
+"""What a verification has found: its result in the ledger, and the error that it leads to."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -11,24 +8,11 @@ from airflow_provider_mysql_cdc.cdc.errors import DifferencesFoundError, NotJudg
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import read_ledger
 from airflow_provider_mysql_cdc.cdc.operate.settle_verification import beside_other_runs
 from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_values
-from airflow_provider_mysql_cdc.cdc.verify.report_text import counts_text
+from airflow_provider_mysql_cdc.cdc.verify.report_text import counts_text, difference_step, unjudged_step
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_last_verdicts, read_verify_result
-from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import (
-    count_verdicts,
-    left_differences,
-    most_different,
-    position_text,
-)
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
-    LASTING_DIFFERENCES,
-    STATE_DIFFERENCES,
-    TableVerdict,
-    VerifyResult,
-)
+from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import left_differences, most_different, position_text
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
 
-MAX_SUMMARY_TABLES = 1_000
-"""Tables in the summary, which Airflow stores in its database."""
 NOT_JUDGED_EXIT = 3
 """Exit code of ``mysql-cdc verify`` where no difference is known, and something was not judged."""
 _MAX_LISTED = 5
@@ -71,37 +55,6 @@ def last_verification(cfg: ConnectorConfig) -> VerifyResult | None:
     return None if result is None else hide_values(cfg, result)
 
 
-def verify_summary(result: VerifyResult) -> dict[str, Any]:
-    """Return the counts as plain JSON of bounded size, without examples.
-
-    Args:
-        result: The result.
-    """
-    totals = count_verdicts(result)
-    # Those that were not judged come before those without differences.
-    others = sorted((v for v in result.tables if not v.different), key=lambda v: (v.judged, v.table))
-    listed = [*most_different(result), *others][:MAX_SUMMARY_TABLES]
-    return {
-        "run": result.run,
-        "offset": result.offset.to_json(),
-        "verdict": str(result.verdict),
-        "equal": result.equal,
-        "clean": result.clean,
-        "sample_percent": result.request.sample_percent,
-        "repair": str(result.request.repair),
-        "tables_compared": totals.tables - totals.not_compared,
-        "tables_different": totals.different,
-        "tables_not_compared": totals.not_compared,
-        "tables_not_judged": totals.unjudged,
-        "rows": totals.rows,
-        "records": totals.records,
-        "findings": {str(kind): count for kind, count in totals.findings.items()},
-        "repaired": {str(kind): count for kind, count in totals.repaired.items()},
-        "tables": {verdict.table: _table_summary(verdict) for verdict in listed},
-        "tables_omitted": len(result.tables) - len(listed),
-    }
-
-
 def differences_error(result: VerifyResult) -> DifferencesFoundError | None:
     """Return the error that says which differences are left; None without any.
 
@@ -118,7 +71,7 @@ def differences_error(result: VerifyResult) -> DifferencesFoundError | None:
         where="; ".join([*listed, *more]),
         why=f"topic.prefix={result.prefix} was compared at {position_text(result)}; the report in "
         "this log has examples",
-        remedy=_remedy(result, [kind for _, counts in left for kind in counts]),
+        remedy=difference_step(result),
     )
 
 
@@ -138,8 +91,7 @@ def not_judged_error(result: VerifyResult) -> NotJudgedError | None:
         where="; ".join([*listed, *more]),
         why=f"topic.prefix={result.prefix} was compared at {position_text(result)}; it is not known whether these "
         "topics equal their tables",
-        remedy="remove the causes, or read the tables again (mysql_cdc_snapshot with again=true), and run "
-        "mysql_cdc_verify again; otherwise leave these tables out of its tables, or set fail_on_not_judged=False",
+        remedy=unjudged_step(result),
     )
 
 
@@ -152,29 +104,3 @@ def exit_code(result: VerifyResult) -> int:
     if differences_error(result) is not None:
         return 1
     return 0 if not_judged_error(result) is None else NOT_JUDGED_EXIT
-
-
-def _table_summary(verdict: TableVerdict) -> dict[str, Any]:
-    return {
-        "rows": verdict.rows,
-        "records": verdict.records,
-        "findings": {str(kind): count for kind, count in verdict.findings.items()},
-        "repaired": {str(kind): count for kind, count in verdict.repaired.items()},
-        "not_judged": len(verdict.unknown),
-        "compared": verdict.not_compared is None,
-        "verdict": str(verdict.verdict),
-    }
-
-
-def _remedy(result: VerifyResult, kinds: Sequence[str]) -> str:
-    repair = {
-        RepairMode.NO: "run mysql_cdc_verify with repair=dry-run, then with repair=yes",
-        RepairMode.DRY_RUN: "run mysql_cdc_verify with repair=yes",
-        RepairMode.YES: "read in the log why rows were not repaired, then run mysql_cdc_verify with repair=yes again",
-    }[result.request.repair]
-    advice = ["find out what has changed them (docs/verify.md lists causes)"]
-    if not LASTING_DIFFERENCES.issuperset(kinds):
-        advice.append(f"to write the rows as they are now, {repair}")
-    if not STATE_DIFFERENCES.issuperset(kinds):
-        advice.append("records stay in a topic; docs/verify.md says what a repair does about them")
-    return "; ".join(advice)

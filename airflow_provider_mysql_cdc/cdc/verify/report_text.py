@@ -12,6 +12,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import (
     VerdictTotals,
     count_verdicts,
     in_order,
+    left_differences,
     most_different,
     position_text,
     tables_by_position,
@@ -19,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import (
 )
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
+    LASTING_DIFFERENCES,
     STATE_DIFFERENCES,
     DifferenceKind,
     Example,
@@ -37,6 +39,11 @@ MAX_POSITIONS = 20
 _MAX_NAME_LENGTH = 48
 _MAX_SHOWN_NAMES = 5
 _COLUMN_KINDS = (DifferenceKind.MISSING, DifferenceKind.GHOST, DifferenceKind.DIFFERING)
+_REPAIR_STEPS = {
+    RepairMode.NO: "run mysql_cdc_verify with repair=dry-run, then with repair=yes",
+    RepairMode.DRY_RUN: "run mysql_cdc_verify with repair=yes",
+    RepairMode.YES: "read in the log why rows were not repaired, then run mysql_cdc_verify with repair=yes again",
+}
 _HEADER = ("table", "rows", "records", *map(str, _COLUMN_KINDS), "other", "repaired")
 
 
@@ -55,7 +62,7 @@ def report_text(result: VerifyResult) -> str:
         lines += _omitted(different, MAX_DETAILED_TABLES, " without examples here")
     lines += ["", *_totals(totals, result), *_positions(result)]
     lines += [line for reason, tables in unknown_by_reason(result).items() for line in _not_judged(reason, tables)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_wrap(f"what to do: {step}", "")] if (step := next_step(result)) else lines)
 
 
 def verdict_sentence(result: VerifyResult, totals: VerdictTotals) -> str:
@@ -82,6 +89,46 @@ def verdict_sentence(result: VerifyResult, totals: VerdictTotals) -> str:
         return f"{totals.different:,} of {tables} differ from their topics.{unjudged}"
     equal = "" if unjudged else f"; every topic{chosen} equals its table{judged}"
     return f"{totals.different:,} of {tables} have records that are not as expected{equal}.{unjudged}"
+
+
+def next_step(result: VerifyResult) -> str:
+    """Return what to do about all that is open; empty where nothing is.
+
+    Args:
+        result: The result.
+    """
+    return "; ".join(step for step in (difference_step(result), unjudged_step(result)) if step)
+
+
+def difference_step(result: VerifyResult) -> str:
+    """Return what to do about the differences that are left; empty without any.
+
+    Args:
+        result: The result.
+    """
+    kinds = {kind for verdict in result.tables for kind in left_differences(verdict)}
+    if not kinds:
+        return ""
+    steps = ["find out what has changed them (docs/verify.md lists causes)"]
+    if not LASTING_DIFFERENCES.issuperset(kinds):
+        steps.append(f"to write the rows as they are now, {_REPAIR_STEPS[result.request.repair]}")
+    if not STATE_DIFFERENCES.issuperset(kinds):
+        steps.append("records stay in a topic; docs/verify.md says what a repair does about them")
+    return "; ".join(steps)
+
+
+def unjudged_step(result: VerifyResult) -> str:
+    """Return what to do about tables that were not judged in full; empty without any.
+
+    Args:
+        result: The result.
+    """
+    if result.tables and all(verdict.judged for verdict in result.tables):
+        return ""
+    return (
+        "remove the causes, or read the tables again (mysql_cdc_snapshot with again=true), and run mysql_cdc_verify "
+        "again; otherwise leave these tables out of its tables, or set fail_on_not_judged=False"
+    )
 
 
 def counts_text(counts: Mapping[DifferenceKind, int]) -> str:
@@ -186,20 +233,26 @@ def _details(verdict: TableVerdict, earlier: Mapping[str, int]) -> Iterator[str]
         facts.append(f"found by an earlier run, {time_text(earlier[verdict.table])}, and not judged again since")
     yield from _wrap("; ".join(facts), "  ")
     for example in verdict.examples:
-        yield from _example(example)
+        yield from (f"  {line}" for line in example_lines(example, WIDTH - 2))
 
 
-def _example(example: Example) -> Iterator[str]:
+def example_lines(example: Example, width: int) -> Iterator[str]:
+    """Yield the lines of an example.
+
+    Args:
+        example: The example, without values that must not be shown.
+        width: Characters of a line.
+    """
     parts = [f"{example.finding}: {row_text(example.key)}"]
     if example.columns:
         parts.append("differs in " + ", ".join(map(printable, example.columns)))
     if example.record:
         parts.append(f"at {printable(example.record)}")
-    yield _cut("  - " + ", ".join(parts), WIDTH)
+    yield _cut("- " + ", ".join(parts), width)
     for name, row in (("table", example.table_row), ("topic", example.topic_row)):
         if row is not None:
             shown = {column: row[column] for column in example.columns if column in row} or row
-            yield _cut(f"      {name}: {row_text(shown)}", WIDTH)
+            yield _cut(f"    {name}: {row_text(shown)}", width)
 
 
 def _totals(totals: VerdictTotals, result: VerifyResult) -> Iterator[str]:

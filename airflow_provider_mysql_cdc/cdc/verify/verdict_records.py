@@ -87,12 +87,12 @@ def read_verify_result(ledger: LedgerState, run: str = "") -> VerifyResult | Non
     summary = ledger.other_records.get(VERIFY_KEY)
     if summary is None or (run and summary["run"] != run):
         return None
-    verdicts = []
+    verdicts = {}
     for table, value in sorted(ledger.verdicts.items()):
         with record_location(f"key {VERIFY_TABLE_PREFIX}{table}"):
             verdict = decode(value)
             if verdict["run"] == summary["run"]:
-                verdicts.append(verdict)
+                verdicts[table] = verdict
     with record_location(f"key {VERIFY_KEY}"):
         return VerifyResult.from_json({**summary, "tables": verdicts, "earlier": {}})
 
@@ -109,25 +109,17 @@ def read_last_verdicts(ledger: LedgerState) -> VerifyResult | None:
     summary = ledger.other_records.get(VERIFY_KEY)
     if summary is None:
         return None
-    verdicts, earlier = [], dict[str, int]()
+    verdicts, earlier = {}, dict[str, int]()
     for table, value in sorted(ledger.verdicts.items()):
         with record_location(f"key {VERIFY_TABLE_PREFIX}{table}"):
-            verdict = counting_verdict(decode(value))
-            verdicts.append(verdict)
+            record = decode(value)
+            # Of the verdicts that have left the most open the last one counts.
+            verdict = max([record, *reversed(record["earlier"])], key=lambda each: each["left_open"])
+            verdicts[table] = verdict
             if verdict["run"] != summary["run"]:
                 earlier[table] = verdict["ended_ms"]
     with record_location(f"key {VERIFY_KEY}"):
         return VerifyResult.from_json({**summary, "tables": verdicts, "earlier": earlier})
-
-
-def counting_verdict(record: dict[str, Any]) -> dict[str, Any]:
-    """Return what counts of the record of a table: the last verdict of those that have left the most open.
-
-    Args:
-        record: The record.
-    """
-    verdicts: list[dict[str, Any]] = [record, *reversed(record["earlier"])]
-    return max(verdicts, key=lambda each: each["left_open"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
@@ -12,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
     TableVerdict,
     VerdictKind,
     VerifyResult,
+    counts_json,
 )
 
 
@@ -44,6 +46,37 @@ class VerdictTotals:
     unjudged: int = 0
     equal: int = 0
     left: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "tables_compared": self.tables - self.not_compared,
+            "tables_different": self.different,
+            "tables_not_compared": self.not_compared,
+            "tables_not_judged": self.unjudged,
+            "rows": self.rows,
+            "records": self.records,
+            "findings": counts_json(self.findings),
+            "repaired": counts_json(self.repaired),
+        }
+
+
+def bounded_json(
+    result: VerifyResult, most: int, of_table: Callable[[TableVerdict], dict[str, Any]] = TableVerdict.counts_json
+) -> dict[str, Any]:
+    """Return a result as plain JSON of bounded size: totals, and the tables with differences before all others.
+
+    Args:
+        result: The result.
+        most: Number of tables.
+        of_table: What is told of a table.
+    """
+    # Those that were not judged come before those without differences.
+    others = sorted((v for v in result.tables if not v.different), key=lambda v: (v.judged, v.table))
+    listed = [*most_different(result), *others][:most]
+    tables = {verdict.table: of_table(verdict) for verdict in listed}
+    totals = count_verdicts(result).to_json()
+    return result.summary_json() | totals | {"tables": tables, "tables_omitted": len(result.tables) - len(listed)}
 
 
 def count_verdicts(result: VerifyResult) -> VerdictTotals:

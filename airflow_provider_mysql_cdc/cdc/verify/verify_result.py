@@ -208,17 +208,22 @@ class TableVerdict:
         """Return whether the table was compared as a whole, and nothing was found at all."""
         return self.verdict is VerdictKind.EQUAL
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
+    def counts_json(self) -> dict[str, Any]:
+        """Return the verdict and its counts as plain JSON."""
         return {
-            "table": self.table,
             "verdict": str(self.verdict),
-            "topic": self.topic,
             "rows": self.rows,
             "records": self.records,
-            "findings": {str(finding): count for finding, count in self.findings.items()},
+            "findings": counts_json(self.findings),
+            "repaired": counts_json(self.repaired),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return self.counts_json() | {
+            "table": self.table,
+            "topic": self.topic,
             "columns": dict(self.columns),
-            "repaired": {str(finding): count for finding, count in self.repaired.items()},
             "partial_rows": self.partial_rows,
             "unknown": list(self.unknown),
             "examples": [example.to_json() for example in self.examples],
@@ -299,7 +304,7 @@ class VerifyResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with the verdicts."""
-        tables = [verdict.to_json() for verdict in self.tables]
+        tables = {verdict.table: verdict.to_json() for verdict in self.tables}
         return self.summary_json() | {"tables": tables, "earlier": dict(self.earlier)}
 
     def summary_json(self) -> dict[str, Any]:
@@ -313,7 +318,6 @@ class VerifyResult:
             "request": self.request.to_json(),
             "verdict": str(self.verdict),
             "equal": self.equal,
-            "clean": self.clean,
         }
 
     @classmethod
@@ -331,9 +335,14 @@ class VerifyResult:
             record.integer("started_ms"),
             record.integer("ended_ms"),
             VerifyRequest.from_json(record.object("request")),
-            tuple(TableVerdict.from_json(verdict) for verdict in record.objects("tables")),
+            tuple(map(TableVerdict.from_json, record.each_member("tables", Members.object).values())),
             record.each_member("earlier", Members.integer),
         )
+
+
+def counts_json(counts: Mapping[DifferenceKind, int]) -> dict[str, int]:
+    """Return counts by kind as plain JSON."""
+    return {str(kind): count for kind, count in counts.items()}
 
 
 def _finding_counts(record: Members, name: str) -> dict[DifferenceKind, int]:

@@ -5,6 +5,7 @@ import { buttons, readButton, signalButton } from "./actions.js";
 import { plots } from "./charts.js";
 import { showSnapshot } from "./snapshot.js";
 import { tablesSection } from "./tables.js";
+import { verificationSection } from "./verification.js";
 
 const SYSTEMS = { kafka: "Kafka", mysql: "The source", "offset store": "The offset store", ledger: "The ledger", configuration: "The configuration", page: "The pipeline" };
 
@@ -12,6 +13,7 @@ export function showPipeline(page, conn) {
   const path = (part = "") => `pipeline${part}?conn_id=${encodeURIComponent(conn)}`;
   const parts = Object.fromEntries(["top", "unread", "facts", "history", "snapshot", "errors", "neverRead", "scans", "runs", "verification", "checks"].map((name) => [name, h("section", { id: name })]));
   const tables = tablesSection(page, path);
+  const verification = verificationSection(page, path, parts.verification);
   page.content.replaceChildren(h("h1", {}, conn), parts.top, parts.unread, parts.facts, parts.history, parts.snapshot, parts.errors, parts.neverRead, parts.scans, tables.element, parts.runs, parts.verification, parts.checks);
   parts.checks.replaceChildren(h("h2", {}, "Checks"), h("p", { class: "quiet" }, "Asks the source, Kafka and the schema registry what a run would find."), h("button", { id: "check", disabled: true, onclick: check }, "Check now"), h("div", { id: "findings" }));
   let shownActions = "";
@@ -35,9 +37,8 @@ export function showPipeline(page, conn) {
     errors(parts.errors, reading);
     neverRead(page, parts.neverRead, reading, found.actions, load);
     scans(page, parts.scans, reading, found.actions, load);
-    verification(parts.verification, reading);
     await history();
-    const tablesOf = JSON.stringify([reading.status?.batch, reading.report?.verification?.ended_ms]);
+    const tablesOf = JSON.stringify([reading.status?.batch, await verification()]);
     if (listed !== tablesOf) { listed = tablesOf; await tables.load(); }
     await showSnapshot(page, path, parts.snapshot, reading);
     return found.running ? 1 : 5;
@@ -174,13 +175,4 @@ function runs(area, found) {
   area.replaceChildren(h("h2", {}, "DAGs and runs"),
     table("DAGs of this pipeline that you may read", [["DAG", ""], ["Does", ""], ["Schedule", ""], ["State", ""], ["Next run (UTC)", ""]], dags),
     rows.length ? table("Newest runs", [["Run", ""], ["DAG", ""], ["State", ""], ["Began", ""], ["Took", ""]], rows) : h("p", { class: "quiet" }, "No runs yet."));
-}
-
-function verification(area, reading) {
-  const found = reading.report?.verification;
-  if (!found) return area.replaceChildren();
-  const rows = found.different.map((d) => [d.table, d.verdict === "not judged" ? d.verdict : Object.entries(d.findings).map(([kind, count]) => `${kind}: ${number(count)}`).join(", ")]);
-  area.replaceChildren(h("h2", {}, "Last verification"),
-    h("p", {}, chip(found.verdict), ` ${number(found.tables)} tables, ${number(found.rows)} rows, ended `, ago(found.ended_ms)),
-    rows.length ? table(`${number(found.different_tables)} tables differ or were not judged in full`, [["Table", ""], ["Found", ""]], rows) : "");
 }

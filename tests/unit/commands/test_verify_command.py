@@ -55,7 +55,8 @@ def test_it_prints_the_last_report_and_its_exit_code_says_whether_anything_is_le
     ledger.tables = (ORDERS, CUSTOMERS)
     code, out, err = verify()
     assert (code, err) == (1, "")
-    assert out.startswith("1 of 2 tables of s differ from their topics.\n") and out.endswith("(shop.orders)\n")
+    assert out.startswith("1 of 2 tables of s differ from their topics.\n")
+    assert "not judged: the topic was compacted (shop.orders)\n" in out
     ledger.tables = (CUSTOMERS,)
     assert verify()[:2] == (0, verify()[1]) and "Every topic of s equals its table" in verify()[1]
 

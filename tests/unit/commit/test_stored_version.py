@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from kit.store_contract import END, START, plan
+from kit.verify_results import CUSTOMERS, verify_result
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker, decode, encode
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import plan_records
@@ -24,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.operate.export_offsets import DOCUMENT_FORMA
 from airflow_provider_mysql_cdc.cdc.operate.lag_history import LagPoint, read_points
 from airflow_provider_mysql_cdc.cdc.operate.stream_report import table_counts
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
+from airflow_provider_mysql_cdc.cdc.verify.verdict_records import verdict_values
 from airflow_provider_mysql_cdc.hooks.submission import Submission
 from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
 
@@ -71,8 +74,9 @@ def part_of_a_plan(change: Change) -> object:
 
 
 def verdict(change: Change) -> object:
-    value = json.dumps(change(versioned({"verdict": "equal", "earlier": [], "left_open": 0}))).encode()
-    return table_counts(build_ledger_state({"verify/table/d.t": value}), {})
+    records = {key: encode(value or {}) for key, value in verdict_values(LedgerState(), verify_result(CUSTOMERS))}
+    key = "verify/table/shop.customers"
+    return table_counts(build_ledger_state(records | {key: json.dumps(change(json.loads(records[key]))).encode()}), {})
 
 
 class Accessor:
@@ -120,7 +124,7 @@ def drain_request(change: Change) -> object:
 READERS: dict[str, tuple[Callable[[Change], object], str]] = {
     **{f"ledger, {key}": (in_ledger(key), f"topic l, key {key}, offset 3") for key in LEDGER_RECORDS},
     "ledger, plan/0": (part_of_a_plan, "key plan/0"),
-    "ledger, verdict": (verdict, "key verify/table/d.t"),
+    "ledger, verdict": (verdict, "key verify/table/shop.customers"),
     "schema history": (history_record, "topic h, offset 3"),
     "asset state": (asset_state, "asset state, key offset/p"),
     "points of the lag": (lag_points, "asset state, key lag/p"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from kit.cases import for_each
+from kit.verify_results import CUSTOMERS, ORDERS, verify_result
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import JOB_ERROR_PREFIX, VERIFY_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import JOB_ERROR_PREFIX
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
@@ -16,11 +19,15 @@ from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_map import MAX_CELLS, TableChunks, seconds_left
 from airflow_provider_mysql_cdc.cdc.operate.stream_report import MAX_ENTRIES, stream_report, stream_state, table_counts
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import FRESH_MS, StreamStatus
+from airflow_provider_mysql_cdc.cdc.verify.verdict_records import verdict_values
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
 pytestmark = pytest.mark.quick
 
 DONE = {"epoch": 3, "kind": "drain", "complete": True, "ok": True, "outcome_of": 3, "ended_ms": 5}
 NOW_MS = 1_000_000
+SAMPLE = VerifyRequest(("shop.customers",), sample_percent=1.0)
 
 
 def state(active: bool | None, batch: dict[str, Any], lag: StreamLag, progress_ms: int | None = None) -> str:
@@ -60,36 +67,24 @@ def test_errors_come_newest_first_with_what_to_do() -> None:
     assert found[0]["type"] == "BinlogPurgedError" and found[0]["remedy"] == BinlogPurgedError.advice.rstrip(".")
 
 
-def test_a_verification_is_summed_up_without_values_of_rows() -> None:
-    summary = {"run": "r", "started_ms": 1, "ended_ms": 2, "equal": False, "clean": False}
-    different = {"run": "r", "table": "a.b", "rows": 7, "findings": {"missing": 2}, "verdict": "different"}
-    different |= {"examples": [{"key": {"id": "x7"}}], "earlier": [], "left_open": 2}
-    equal = {"run": "r", "table": "a.c", "rows": 5, "findings": {}, "verdict": "equal"}
-    equal |= {"earlier": [], "left_open": 0}
-    sampled = {**equal, "table": "a.d", "earlier": [{**equal, "table": "a.d", "verdict": "not judged", "left_open": 1}]}
-    verdicts = {"a.b": different, "a.c": equal, "a.d": sampled, "a.old": {**equal, "run": "before"}}
-    stored = {table: encode(verdict) for table, verdict in verdicts.items()}
-    ledger = LedgerState(other_records={VERIFY_KEY: summary}, verdicts=stored)
-    found = stream_report(ledger)["verification"]
-    assert (found["verdict"], found["tables"], found["rows"], found["different_tables"]) == ("different", 4, 22, 2)
-    assert found["different"] == [
-        {"table": "a.b", "findings": {"missing": 2}, "verdict": "different"},
-        {"table": "a.d", "findings": {}, "verdict": "not judged"},
-    ]
-    assert "x7" not in str(found)
-    rows = {row["table"]: row for row in table_counts(ledger, {"a.b": 3, "a.z": 1})}
+def test_tables_have_their_records_and_the_verdict_that_counts() -> None:
+    records: dict[str, bytes | None] = {}
+    ghosts = replace(CUSTOMERS, findings={DifferenceKind.GHOST: 1})
+    for found in (verify_result(ORDERS, ghosts, run="r1"), verify_result(CUSTOMERS, run="r2", request=SAMPLE)):
+        for key, value in verdict_values(build_ledger_state(records), found):
+            records[key] = None if value is None else encode(value)
+    rows = {row["table"]: row for row in table_counts(build_ledger_state(records), {"shop.orders": 3, "a.z": 1})}
     assert {name: (row["records"], row["verdict"]) for name, row in rows.items()} == {
-        "a.b": (3, "different"),
-        "a.c": (0, "equal"),
-        "a.d": (0, "not judged"),
-        "a.old": (0, "equal"),
+        "shop.orders": (3, "different"),
+        "shop.customers": (0, "different"),
         "a.z": (1, None),
     }
 
 
 def test_an_empty_ledger_has_an_empty_report() -> None:
     found = stream_report(LedgerState())
-    assert (found["errors"], found["scans"], found["signals"], found["verification"]) == ([], [], [], None)
+    assert (found["errors"], found["scans"], found["signals"]) == ([], [], [])
+    assert table_counts(LedgerState(), {"a.z": 1}) == [{"table": "a.z", "records": 1, "verdict": None}]
 
 
 def test_cells_of_a_table_stand_for_its_chunks_in_order() -> None:

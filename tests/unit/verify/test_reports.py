@@ -55,6 +55,7 @@ def test_the_text_says_what_differs_where_and_what_was_done() -> None:
     assert '      table: {"item": "<b>new</b>"}\n      topic: {"item": "old"}\n' in text
     assert "2 tables, 1,000,013 rows, 16 records; 1 table without differences" in text
     assert "not judged: the topic was compacted (shop.orders)" in text
+    assert lines[-2].startswith("what to do: find out what has changed them (docs/verify.md lists causes); to write")
     assert "shop.customers" not in text, "tables without differences are counted only"
 
 
