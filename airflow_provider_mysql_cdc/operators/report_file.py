@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 if TYPE_CHECKING:
-    from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
+    from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import VerifyResult
 
 _FILE_MODE = 0o640
 

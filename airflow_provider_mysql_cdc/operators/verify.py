@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.operators.spark_job_operator import MySqlCdcSpar
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason
     from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
-    from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
+    from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
 
 MAX_RESULT_TABLES = 1_000
 """Tables in the task's result, which Airflow stores in its database."""
@@ -38,7 +38,7 @@ def verify_tables(task: MySqlCdcVerifyOperator, run: JobRun) -> dict[str, Any]:
         TaskFailedError: Differences are left, and the task is to fail on them.
     """
     from airflow_provider_mysql_cdc.cdc.operate.prepare_verify import prepare_verify
-    from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode
+    from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode
 
     request = _checked_request(task, run)
     idle_reasons: list[IdleReason] = []
@@ -102,8 +102,8 @@ def report_verification(task: MySqlCdcVerifyOperator, run: JobRun, result: dict[
         not_judged_error,
         verification_of_run,
     )
-    from airflow_provider_mysql_cdc.cdc.verify.report_text import report_text
-    from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import bounded_json
+    from airflow_provider_mysql_cdc.cdc.verify.report.report_text import report_text
+    from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import bounded_json
 
     verification = verification_of_run(run.cfg, run.owner, run_key(run.context))
     run.log("%s", report_text(verification))

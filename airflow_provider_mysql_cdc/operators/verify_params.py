@@ -11,7 +11,7 @@ from airflow_provider_mysql_cdc.operators.dag_params import choice
 EXAMPLES = 10
 """Examples of each kind for one table, if the form says nothing."""
 MAX_EXAMPLES = 100
-"""Most examples of each kind for one table; ``cdc.verify.verify_request.MAX_EXAMPLES``."""
+"""Most examples of each kind for one table; ``cdc.verify.report.verify_request.MAX_EXAMPLES``."""
 
 
 def verify_params() -> dict[str, Param]:

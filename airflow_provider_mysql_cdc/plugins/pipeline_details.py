@@ -10,7 +10,7 @@ from airflow_provider_mysql_cdc.plugins.pipeline_status import PipelineReading, 
 from airflow_provider_mysql_cdc.plugins.serialized_tasks import PipelineTask
 
 if TYPE_CHECKING:
-    from airflow_provider_mysql_cdc.cdc.verify.verify_result import TableVerdict
+    from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import TableVerdict
 
 MAX_VERDICTS = 100
 """Tables of a verification, those with differences first."""
@@ -48,10 +48,10 @@ def read_verification(task: PipelineTask) -> PipelineReading:
     Args:
         task: The task whose arguments describe the pipeline.
     """
-    from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_values
-    from airflow_provider_mysql_cdc.cdc.verify.report_text import next_step, verdict_sentence
-    from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_last_verdicts
-    from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import bounded_json, count_verdicts, position_text
+    from airflow_provider_mysql_cdc.cdc.verify.report.hidden_values import hide_values
+    from airflow_provider_mysql_cdc.cdc.verify.report.report_text import next_step, verdict_sentence
+    from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import read_last_verdicts
+    from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import bounded_json, count_verdicts, position_text
 
     try:
         cfg = read_config(task)
@@ -72,7 +72,7 @@ def read_verification(task: PipelineTask) -> PipelineReading:
 
 
 def _table_verdict(verdict: TableVerdict) -> dict[str, Any]:
-    from airflow_provider_mysql_cdc.cdc.verify.report_text import example_lines
+    from airflow_provider_mysql_cdc.cdc.verify.report.report_text import example_lines
 
     examples = [line for each in verdict.examples[:MAX_EXAMPLES] for line in example_lines(each, EXAMPLE_WIDTH)]
     more = {"topic": verdict.topic, "columns": dict(verdict.columns), "by_checksums": verdict.by_checksums}

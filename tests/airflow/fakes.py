@@ -30,7 +30,7 @@ from airflow_provider_mysql_cdc.cdc.operate import snapshot_request as asked_sna
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import RepeatedSnapshot
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
 
 OPERATE = "airflow_provider_mysql_cdc.cdc.operate"
 AROUND_JOB = ("settle_offset", "settle_verification", "prepare_drain", "prepare_snapshot", "prepare_verify")

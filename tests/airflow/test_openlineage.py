@@ -29,9 +29,9 @@ from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.operate import data_flow, verify_outcome
-from airflow_provider_mysql_cdc.cdc.verify.verdict_records import verdict_values
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import NotCompared, TableVerdict
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import verdict_values
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import NotCompared, TableVerdict
 from airflow_provider_mysql_cdc.operators import detached_driver
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.operators.incremental import MySqlCdcIncrementalSnapshotOperator

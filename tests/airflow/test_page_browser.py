@@ -17,8 +17,8 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
 from airflow_provider_mysql_cdc.cdc.operate import check_setup
 from airflow_provider_mysql_cdc.cdc.operate.lag_history import LagPoint
-from airflow_provider_mysql_cdc.cdc.verify.verdict_records import verdict_values
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import NotCompared, TableVerdict
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import verdict_values
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import NotCompared, TableVerdict
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
 from airflow_provider_mysql_cdc.plugins import page_routes, pipeline_details, pipeline_status
 from airflow_provider_mysql_cdc.plugins.page_urls import pipeline_url

@@ -27,7 +27,7 @@ from page_site import (
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.operate import check_setup
-from airflow_provider_mysql_cdc.cdc.verify.verdict_records import verdict_values
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import verdict_values
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
 from airflow_provider_mysql_cdc.operators.signal import MySqlCdcSignalOperator
 from airflow_provider_mysql_cdc.plugins import page_routes, pipeline_details, pipeline_status

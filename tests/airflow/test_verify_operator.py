@@ -25,10 +25,10 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.operate import verify_outcome
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason
-from airflow_provider_mysql_cdc.cdc.verify.verdict_records import verdict_values
-from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import bounded_json
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import MAX_EXAMPLES, RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, TableVerdict, VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import verdict_values
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import bounded_json
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import MAX_EXAMPLES, RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, TableVerdict, VerifyResult
 from airflow_provider_mysql_cdc.operators import verify_params
 from airflow_provider_mysql_cdc.operators.report_file import write_report_file
 from airflow_provider_mysql_cdc.operators.verify import MAX_RESULT_TABLES, MySqlCdcVerifyOperator

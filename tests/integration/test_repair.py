@@ -25,8 +25,8 @@ from airflow_provider_mysql_cdc.cdc.errors import RepairLimitError, RunInProgres
 from airflow_provider_mysql_cdc.cdc.job import owner_wait, run_lock
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.verify import repair_found
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
 
 PROPERTIES = {
     "key.converter.schemas.enable": "false",

@@ -16,8 +16,8 @@ from pipelinelib.pipeline import Pipeline
 from pipelinelib.submit import submit
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, TableVerdict, VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, TableVerdict, VerifyResult
 
 PROPERTIES = {
     "key.converter.schemas.enable": "false",

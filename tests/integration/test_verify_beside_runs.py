@@ -20,10 +20,10 @@ from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running, end_r
 from airflow_provider_mysql_cdc.cdc.operate.settle_verification import settle_verification
 from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import verification_of_run
 from airflow_provider_mysql_cdc.cdc.verify import part_readers
-from airflow_provider_mysql_cdc.cdc.verify.report_text import report_text
+from airflow_provider_mysql_cdc.cdc.verify.report.report_text import report_text
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
 from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind as Kind
 
 HEARTBEAT_S = 0.5
 

@@ -12,7 +12,7 @@ from kit.sql import execute
 from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, TableVerdict, VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, TableVerdict, VerifyResult
 
 FORMATS: dict[str, dict[str, str]] = {
     "json with schemas": {"key.converter.schemas.enable": "true", "value.converter.schemas.enable": "true"},

@@ -13,9 +13,9 @@ from pipelinelib.pipeline import Pipeline
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.sink import committed_ends
 from airflow_provider_mysql_cdc.cdc.verify import compared_topics, listed_keys
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind as Kind
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import NotCompared
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import NotCompared
 
 PLAIN = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 REPAIR = VerifyRequest(repair=RepairMode.YES)

@@ -20,9 +20,9 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import state_c
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import NOT_JUDGED_EXIT, exit_code
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind as Kind
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import TableVerdict, VerdictKind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import TableVerdict, VerdictKind
 from airflow_provider_mysql_cdc.commands import verify as verify_command
 from airflow_provider_mysql_cdc.commands.program import command_line
 

@@ -15,7 +15,7 @@ from kit.tls_files import make_files
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceAuthError, SourceConnectionError
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
 
 DB = "shop"
 

@@ -7,8 +7,8 @@ from typing import Any
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
 
 SECRET = "card-4711-0815"
 

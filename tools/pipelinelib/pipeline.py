@@ -23,10 +23,10 @@ from airflow_provider_mysql_cdc.cdc.operate.snapshot_job import run_snapshot
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
-from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_verify_result
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import read_verify_result
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import VerifyResult
 from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
 from pipelinelib.stand_ins import MemoryOffsetStore, ThreadRunner
 from pipelinelib.submit import start_process, submit
 from pipelinelib.topics import READER

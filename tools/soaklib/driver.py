@@ -35,8 +35,8 @@ from airflow_provider_mysql_cdc.cdc.operate.prepare_verify import prepare_verify
 from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_job import run_snapshot
 from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import verification_of_run
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # local-cluster: a master, a worker and an executor in processes of their own (cores, MB); Spark tries lost tasks again.

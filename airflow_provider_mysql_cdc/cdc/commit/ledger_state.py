@@ -73,7 +73,7 @@ class LedgerState:
         writer_count: Writers 0 to ``writer_count`` - 1 may have written for this topic.prefix, in any plan or attempt.
         signals: Values of ``signal/...`` keys, the key without that prefix: signals that the driver has not processed.
         schemas: Ids of Avro key schemas, by ``schema_id_records.schema_key_name``.
-        verdicts: The last verdict about each table as JSON text, by its name (``verify.verdict_records``).
+        verdicts: The last verdict about each table as JSON text, by its name (``verify.report.verdict_records``).
         owner: ``topic.prefix`` of the stream that has claimed the ledger first; empty before.
     """
 

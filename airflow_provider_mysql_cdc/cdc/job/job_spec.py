@@ -34,7 +34,7 @@ class JobSpec:
         run_for_s: Seconds for which to drain batch after batch; 0 drains one batch.
         id: Random id of this submission; empty when no operator reads how it ended (``reporting_job_error``).
         run: Id of the run whose batches are counted together (``commit.run_tally``); empty for a run of its own.
-        options: What the mode needs beyond that, as JSON (``verify.verify_request``).
+        options: What the mode needs beyond that, as JSON (``verify.report.verify_request``).
     """
 
     mode: str

@@ -16,9 +16,9 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.operate.job_outcome import JobOutcome
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import read_ledger
 from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
-from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_values
-from airflow_provider_mysql_cdc.cdc.verify.report_text import report_text
-from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_verify_result
+from airflow_provider_mysql_cdc.cdc.verify.report.hidden_values import hide_values
+from airflow_provider_mysql_cdc.cdc.verify.report.report_text import report_text
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import read_verify_result
 
 RETRY_INTERVAL_S = 2.0
 MIN_PATIENCE_S = 60.0

@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import StreamStatus
 from airflow_provider_mysql_cdc.cdc.signals.signal import pending_signals
 from airflow_provider_mysql_cdc.cdc.signals.table_names import entry_for
-from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_last_verdicts
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import read_last_verdicts
 
 MAX_ENTRIES = 100
 """Entries of a list that a report has."""

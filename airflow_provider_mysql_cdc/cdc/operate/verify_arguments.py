@@ -9,7 +9,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import parse_tables
 from airflow_provider_mysql_cdc.cdc.verify.group_queue import check_entries
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import MAX_EXAMPLES, RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import MAX_EXAMPLES, RepairMode, VerifyRequest
 
 _REPAIR_MODES = {
     **{str(mode): mode for mode in RepairMode},

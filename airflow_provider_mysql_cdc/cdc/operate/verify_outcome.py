@@ -7,11 +7,11 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import DifferencesFoundError, NotJudgedError, StateError
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import read_ledger
 from airflow_provider_mysql_cdc.cdc.operate.settle_verification import beside_other_runs
-from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_values
-from airflow_provider_mysql_cdc.cdc.verify.report_text import counts_text, difference_step, unjudged_step
-from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_last_verdicts, read_verify_result
-from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import left_differences, most_different, position_text
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.report.hidden_values import hide_values
+from airflow_provider_mysql_cdc.cdc.verify.report.report_text import counts_text, difference_step, unjudged_step
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import read_last_verdicts, read_verify_result
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import left_differences, most_different, position_text
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import VerifyResult
 
 NOT_JUDGED_EXIT = 3
 """Exit code of ``mysql-cdc verify`` where no difference is known, and something was not judged."""

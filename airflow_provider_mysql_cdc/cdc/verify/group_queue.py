@@ -22,8 +22,8 @@ from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables, quote_text
 from airflow_provider_mysql_cdc.cdc.verify.group_records import ComparingRun, read_done, verdict_basis, write_done
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import NotCompared, TableVerdict
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import NotCompared, TableVerdict
 
 _MAX_SHOWN_ENTRIES = 5
 

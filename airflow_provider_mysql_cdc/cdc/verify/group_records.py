@@ -20,10 +20,10 @@ from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pin
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, record_location
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
-from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_in_verdicts
-from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import left_to_repair
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import NotCompared, TableVerdict
+from airflow_provider_mysql_cdc.cdc.verify.report.hidden_values import hide_in_verdicts
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import left_to_repair
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import NotCompared, TableVerdict
 
 
 @dataclass(frozen=True, slots=True)

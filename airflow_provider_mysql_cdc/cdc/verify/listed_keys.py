@@ -35,9 +35,9 @@ from airflow_provider_mysql_cdc.cdc.verify.key_state import (
     view_order,
 )
 from airflow_provider_mysql_cdc.cdc.verify.record_range import read_records
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import STATE_DIFFERENCES, DifferenceKind
 from airflow_provider_mysql_cdc.cdc.verify.row_text import DIGEST_MARK, row_values, same_value, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, Suspect
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import STATE_DIFFERENCES, DifferenceKind
 
 Kinds = Mapping[DifferenceKind, int]
 """Number of differences, by kind."""

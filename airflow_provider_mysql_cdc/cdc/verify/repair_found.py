@@ -16,11 +16,11 @@ from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.verify.repair_records import read_repairs
 from airflow_provider_mysql_cdc.cdc.verify.repair_window import RepairJob, counts_text, run_repair
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import write_verdicts
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import in_order, left_differences, left_to_repair
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import STATE_DIFFERENCES, DifferenceKind, VerifyResult
 from airflow_provider_mysql_cdc.cdc.verify.suspects import TableSuspects
-from airflow_provider_mysql_cdc.cdc.verify.verdict_records import write_verdicts
-from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import in_order, left_differences, left_to_repair
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import STATE_DIFFERENCES, DifferenceKind, VerifyResult
 
 
 def most_found(cfg: ConnectorConfig, request: VerifyRequest) -> int:

@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import REPAIR_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, record_location
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, TableVerdict
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, TableVerdict
 
 
 @dataclass(frozen=True, slots=True)

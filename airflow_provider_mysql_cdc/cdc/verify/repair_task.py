@@ -28,10 +28,10 @@ from airflow_provider_mysql_cdc.cdc.verify.listed_keys import KeyLister, ListedK
 from airflow_provider_mysql_cdc.cdc.verify.listed_stretch import ListedStretch
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import REPAIR_HEADER, settled_header
 from airflow_provider_mysql_cdc.cdc.verify.repair_records import RepairRecord
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords
 from airflow_provider_mysql_cdc.cdc.verify.suspects import TableSuspects
 from airflow_provider_mysql_cdc.cdc.verify.time_limit import time_limit
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
 MAX_KEYS = 200
 """Keys of one stretch: one SELECT and one Kafka transaction."""

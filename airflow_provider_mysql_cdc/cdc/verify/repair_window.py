@@ -38,8 +38,8 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.verify.repair_records import read_repairs
 from airflow_provider_mysql_cdc.cdc.verify.repair_task import RepairInputs, RepairReport, run_repair_task
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
 from airflow_provider_mysql_cdc.cdc.verify.suspects import TableSuspects
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 from airflow_provider_mysql_cdc.cdc.verify.view_batch import begin_view_batch
 
 BARRIER_TIMEOUT_S = 600.0

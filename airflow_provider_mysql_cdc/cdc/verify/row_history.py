@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyStep
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
 
 ROWS_ONLY_REASON = (
     "records of TiCDC's protocol have no row before a change: only an update of a deleted row shows that one is missing"

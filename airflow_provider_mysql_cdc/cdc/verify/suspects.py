@@ -12,8 +12,8 @@ from types import MappingProxyType
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.folding import FoundDifference
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import LASTING_DIFFERENCES, DifferenceKind
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import LASTING_DIFFERENCES, DifferenceKind
 
 Bounds = Mapping[int, tuple[int, int]]
 """First offset of a topic, and the offset after its last record, by partition."""

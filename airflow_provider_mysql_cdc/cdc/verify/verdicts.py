@@ -11,16 +11,16 @@ from airflow_provider_mysql_cdc.cdc.verify.batch_counts import LostRecords
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import is_raw
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult, FoundDifference, TableCounts
-from airflow_provider_mysql_cdc.cdc.verify.row_text import row_values
-from airflow_provider_mysql_cdc.cdc.verify.verify_operations import UnreadableRecords
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
     LASTING_DIFFERENCES,
     DifferenceKind,
     Example,
     NotCompared,
     TableVerdict,
 )
+from airflow_provider_mysql_cdc.cdc.verify.row_text import row_values
+from airflow_provider_mysql_cdc.cdc.verify.verify_operations import UnreadableRecords
 
 _UNPLACED_EVENTS = "events from before the key was changed do not say the present one"
 _MAX_COLUMNS = 10

@@ -64,6 +64,8 @@ from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import (
 )
 from airflow_provider_mysql_cdc.cdc.verify.repair_found import most_found
 from airflow_provider_mysql_cdc.cdc.verify.replica import connect_views
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import TableVerdict
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import CarriedRowComparison
 from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import sql_texts
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions, read_versions
@@ -84,8 +86,6 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     VerifyInputs,
     topic_ranges,
 )
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import TableVerdict
 from airflow_provider_mysql_cdc.cdc.verify.verify_task import compared_tables, run_verify_task
 from airflow_provider_mysql_cdc.cdc.verify.view_batch import begin_view_batch
 

@@ -13,8 +13,8 @@ from kit.verify_results import CUSTOMERS, ORDERS, verify_result
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
-from airflow_provider_mysql_cdc.cdc.verify.verdict_records import verdict_values
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import TableVerdict, VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import verdict_values
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import TableVerdict, VerifyResult
 from airflow_provider_mysql_cdc.commands.program import main
 
 pytestmark = pytest.mark.quick

@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.operate.export_offsets import DOCUMENT_FORMA
 from airflow_provider_mysql_cdc.cdc.operate.lag_history import LagPoint, read_points
 from airflow_provider_mysql_cdc.cdc.operate.stream_report import table_counts
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
-from airflow_provider_mysql_cdc.cdc.verify.verdict_records import verdict_values
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import verdict_values
 from airflow_provider_mysql_cdc.hooks.submission import Submission
 from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
 

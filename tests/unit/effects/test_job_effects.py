@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Increme
 from airflow_provider_mysql_cdc.cdc.signals import signal_table
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver, view_coordinator
 from airflow_provider_mysql_cdc.cdc.verify import group_queue, repair_found, replica_views
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 
 T = table(column("id", "INT", nullable=False), key=("id",))
 Patch = pytest.MonkeyPatch

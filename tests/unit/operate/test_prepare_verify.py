@@ -32,7 +32,7 @@ from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
 from airflow_provider_mysql_cdc.cdc.operate.prepare_verify import prepare_verify
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 
 pytestmark = pytest.mark.quick
 

@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.operate import verify_outcome
 from airflow_provider_mysql_cdc.cdc.operate.job_outcome import JobOutcome
 from airflow_provider_mysql_cdc.cdc.operate.settle_verification import settle_verification
 from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import verification_of_run
-from airflow_provider_mysql_cdc.cdc.verify.verdict_records import verdict_values
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import verdict_values
 
 pytestmark = pytest.mark.quick
 

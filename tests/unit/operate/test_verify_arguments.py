@@ -9,7 +9,7 @@ from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.operate.verify_arguments import parse_request
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 
 pytestmark = pytest.mark.quick
 

@@ -23,9 +23,9 @@ from airflow_provider_mysql_cdc.cdc.verify.group_records import (
     write_done,
 )
 from airflow_provider_mysql_cdc.cdc.verify.repair_records import RepairRecord, with_earlier_repairs
-from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_verify_result, verdict_values
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, NotCompared, TableVerdict
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import read_verify_result, verdict_values
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, NotCompared, TableVerdict
 
 pytestmark = pytest.mark.quick
 

@@ -6,7 +6,7 @@ from kit.cases import for_each
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import TopicFacts, deletes_old_records, unjudged_kinds
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind as Kind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
 
 pytestmark = pytest.mark.quick
 

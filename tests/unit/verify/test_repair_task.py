@@ -31,9 +31,9 @@ from airflow_provider_mysql_cdc.cdc.verify.event_entries import raw_identity
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.repair_records import RepairRecord, read_repairs
 from airflow_provider_mysql_cdc.cdc.verify.repair_task import RepairInputs, RepairTask, TableOutcome
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Suspect, TableSuspects
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind as Kind
 
 pytestmark = pytest.mark.quick
 

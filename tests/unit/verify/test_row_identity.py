@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.event_record import DECIMAL, EventRecord, UnreadableRecord, ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, merge_results
 from airflow_provider_mysql_cdc.cdc.verify.key_state import EqualRowEvent
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import (
     CarriedRowComparison,
     FormCarrier,
@@ -30,7 +31,6 @@ from airflow_provider_mysql_cdc.cdc.verify.row_comparison import (
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes, row_values, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.value_writing import FormChanges, value_in_form
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 
 pytestmark = pytest.mark.quick
 SCHEMAS = {"key.converter.schemas.enable": "true", "value.converter.schemas.enable": "true"}

@@ -7,9 +7,9 @@ from kit.table_records import TableRecords
 
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table
 from airflow_provider_mysql_cdc.cdc.verify.folding import FoundDifference
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import LASTING_DIFFERENCES
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
 from airflow_provider_mysql_cdc.cdc.verify.suspects import collect_suspects
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import LASTING_DIFFERENCES
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind as Kind
 
 pytestmark = pytest.mark.quick
 

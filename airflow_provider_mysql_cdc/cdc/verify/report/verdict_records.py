@@ -18,9 +18,9 @@ from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import as_members, record_location
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 from airflow_provider_mysql_cdc.cdc.verify.group_records import done_keys
-from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_values
-from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import left_differences
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
+from airflow_provider_mysql_cdc.cdc.verify.report.hidden_values import hide_values
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import left_differences
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
     HISTORY_DIFFERENCES,
     TableVerdict,
     VerifyResult,

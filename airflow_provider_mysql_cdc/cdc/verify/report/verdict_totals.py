@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
     DifferenceKind,
     TableVerdict,
     VerdictKind,

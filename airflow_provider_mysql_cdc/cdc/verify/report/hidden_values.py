@@ -9,7 +9,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.model.column_rule import RuleKind
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import Example, TableVerdict, VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import Example, TableVerdict, VerifyResult
 
 HIDDEN_VALUE = "***"
 _HIDING_RULES = frozenset({RuleKind.MASK, RuleKind.HASH, RuleKind.HASH_V2})

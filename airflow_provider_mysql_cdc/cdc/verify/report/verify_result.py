@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
 
 
 class DifferenceKind(StrEnum):

@@ -11,11 +11,16 @@ from kit.cases import for_each
 from kit.memory_job import config
 from kit.verify_results import CUSTOMERS, ORDERS, verify_result
 
-from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_values
-from airflow_provider_mysql_cdc.cdc.verify.report_text import MAX_DETAILED_TABLES, MAX_TABLE_LINES, WIDTH, report_text
-from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import left_differences
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
+from airflow_provider_mysql_cdc.cdc.verify.report.hidden_values import hide_values
+from airflow_provider_mysql_cdc.cdc.verify.report.report_text import (
+    MAX_DETAILED_TABLES,
+    MAX_TABLE_LINES,
+    WIDTH,
+    report_text,
+)
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import left_differences
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
     DifferenceKind,
     Example,
     NotCompared,

@@ -15,11 +15,14 @@ from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import (
     not_judged_error,
 )
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult
-from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_last_verdicts, read_verify_result, verdict_values
-from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import bounded_json, count_verdicts
-from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import (
+    read_last_verdicts,
+    read_verify_result,
+    verdict_values,
+)
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import bounded_json, count_verdicts
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
     DifferenceKind,
     Example,
     NotCompared,
@@ -27,6 +30,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
     VerdictKind,
     VerifyResult,
 )
+from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
 
 pytestmark = pytest.mark.quick
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import (
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import (
     VerdictTotals,
     count_verdicts,
     in_order,
@@ -18,8 +18,8 @@ from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import (
     tables_by_position,
     unknown_by_reason,
 )
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
     LASTING_DIFFERENCES,
     STATE_DIFFERENCES,
     DifferenceKind,
