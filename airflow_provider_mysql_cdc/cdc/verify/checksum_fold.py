@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
 )
 from airflow_provider_mysql_cdc.cdc.verify.entries import read_entries
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult, TableCounts
-from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
+from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import CarriedRowComparison
 
 _SPLIT_STATE = struct.Struct(">20s16s")

@@ -12,13 +12,13 @@ from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.committed_ends import CommittedEnds, committed_ends
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets_of_topics, topic_config
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import (
     TopicFacts,
     chooses_partition_by_key,
     deletes_old_records,
     shows_whole_rows,
 )
-from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds
 
 

@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord, UnreadableRecord
-from airflow_provider_mysql_cdc.cdc.verify.key_history import step_bytes
+from airflow_provider_mysql_cdc.cdc.verify.history.key_history import step_bytes
 from airflow_provider_mysql_cdc.cdc.verify.key_state import StreamPasses, event_mark
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair, settled_places
 from airflow_provider_mysql_cdc.cdc.verify.row_records import WrittenRow

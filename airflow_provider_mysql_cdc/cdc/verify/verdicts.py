@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.verify.batch_counts import LostRecords
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import is_raw
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult, FoundDifference, TableCounts
+from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import LostRecords
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
     LASTING_DIFFERENCES,

@@ -38,7 +38,6 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows
-from airflow_provider_mysql_cdc.cdc.verify.batch_counts import PartCounts
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import bucket_count
 from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import (
     ChecksumResult,
@@ -55,6 +54,8 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.compared_topics import ComparedTopics
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult, merge_results
+from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import PartCounts
+from airflow_provider_mysql_cdc.cdc.verify.history.transaction_check import transaction_check
 from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import (
     TopicFacts,
     chooses_partition_by_key,
@@ -71,7 +72,6 @@ from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import sql_texts
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions, read_versions
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, TableSuspects, collect_suspects
 from airflow_provider_mysql_cdc.cdc.verify.time_limit import rows_per_query, split_tables, time_limit
-from airflow_provider_mysql_cdc.cdc.verify.transaction_check import transaction_check
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     COMPARE,

@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporte
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import topic_config
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
-from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
+from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds
 

@@ -13,9 +13,19 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PLAN_KEY, writer_k
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, encode
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
-from airflow_provider_mysql_cdc.cdc.verify.batch_counts import CountedPart, PartCounter, PartCounts, lost_records
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
-from airflow_provider_mysql_cdc.cdc.verify.kept_batches import CLOCK_SKEW_MS, KeptBatch, KeptBatches, kept_batches
+from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import (
+    CountedPart,
+    PartCounter,
+    PartCounts,
+    lost_records,
+)
+from airflow_provider_mysql_cdc.cdc.verify.history.kept_batches import (
+    CLOCK_SKEW_MS,
+    KeptBatch,
+    KeptBatches,
+    kept_batches,
+)
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import REPAIR_HEADER
 from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order
 

@@ -10,7 +10,7 @@ from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import MARK
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind, FoldEntry, read_entries
-from airflow_provider_mysql_cdc.cdc.verify.transaction_fold import (
+from airflow_provider_mysql_cdc.cdc.verify.history.transaction_fold import (
     SKEW_MS,
     TRANSACTION_TOPIC,
     TransactionFold,

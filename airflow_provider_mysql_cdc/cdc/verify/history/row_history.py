@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyStep
+from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules, KeyStep
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
 
 ROWS_ONLY_REASON = (

@@ -8,11 +8,11 @@ import pytest
 from kit.cases import for_each
 from kit.table_records import TableRecords
 
-from airflow_provider_mysql_cdc.cdc.verify import transaction_check as module
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table
-from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
+from airflow_provider_mysql_cdc.cdc.verify.history import transaction_check as module
+from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules
+from airflow_provider_mysql_cdc.cdc.verify.history.transaction_check import TransactionCheck, transaction_check
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.transaction_check import TransactionCheck, transaction_check
 
 pytestmark = pytest.mark.quick
 
