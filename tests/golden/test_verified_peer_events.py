@@ -18,7 +18,7 @@ from kit.cases import for_each
 from kit.table_records import config
 
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.event_record import UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import UnreadableRecord
 
 pytestmark = pytest.mark.quick
 HERE = Path(__file__).parent

@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import RecordSlices
 from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import record_slices
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import RowIdentity, compared_table
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader
 
 pytestmark = pytest.mark.quick
 TABLE = (

@@ -29,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.unavailable import unavailabl
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
-from airflow_provider_mysql_cdc.cdc.verify.event_record import (
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     GUESSED,
     UNKNOWN_STRUCTURE,
     UNWRITTEN,

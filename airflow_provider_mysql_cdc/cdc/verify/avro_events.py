@@ -17,7 +17,14 @@ from uuid import UUID
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
-from airflow_provider_mysql_cdc.cdc.verify.event_record import DECIMAL, TIDB, Forms, Row, UnreadableRecord, ValueForm
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
+    DECIMAL,
+    TIDB,
+    Forms,
+    Row,
+    UnreadableRecord,
+    ValueForm,
+)
 
 Convert = Callable[[Any], Any]
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})

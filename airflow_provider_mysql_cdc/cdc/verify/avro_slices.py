@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.verify.avro_events import readable_schema, w
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import bytes_checksum_of
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.event_layout import RecentTails, Times
-from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
+from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes
 
 _ROW = b"\0"
 """What the bytes of a row begin with, so that a row without columns is none that was deleted."""

@@ -19,9 +19,9 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
     SUM_BITS,
     SumKind,
 )
-from airflow_provider_mysql_cdc.cdc.verify.entries import read_entries
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult, TableCounts
 from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules
+from airflow_provider_mysql_cdc.cdc.verify.read.entries import read_entries
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import CarriedRowComparison
 
 _SPLIT_STATE = struct.Struct(">20s16s")

@@ -15,9 +15,9 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import ChecksumBlock
 from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import DifferingKeys, KeyFilter
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import json_slices, place_in_binlog, value_prefix
+from airflow_provider_mysql_cdc.cdc.verify.read.source_place import position_order
 from airflow_provider_mysql_cdc.cdc.verify.record_range import read_messages
 from airflow_provider_mysql_cdc.cdc.verify.row_records import WrittenRow
-from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order
 from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import SqlTexts, sql_texts, sums_sql
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import TopicRange
 

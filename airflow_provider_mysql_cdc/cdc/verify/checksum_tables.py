@@ -9,7 +9,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import RecordSlices, key_bucket
 from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import ChecksumResult
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
-from airflow_provider_mysql_cdc.cdc.verify.entries import is_sampled
+from airflow_provider_mysql_cdc.cdc.verify.read.entries import is_sampled
 from airflow_provider_mysql_cdc.cdc.verify.sql_literals import escapes_as_in_sql
 from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import SqlTexts, buckets_condition, sample_condition
 

@@ -14,7 +14,9 @@ from airflow_provider_mysql_cdc.cdc.emit import topic_names
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, folded_name
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Forms, Row, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, Forms, Row, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes
+from airflow_provider_mysql_cdc.cdc.verify.read.source_place import source_order, time_of, time_order
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import (
     ComparedColumns,
     FormCarrier,
@@ -23,8 +25,6 @@ from airflow_provider_mysql_cdc.cdc.verify.row_comparison import (
     is_placeholder,
     record_forms,
 )
-from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
-from airflow_provider_mysql_cdc.cdc.verify.source_place import source_order, time_of, time_order
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions
 from airflow_provider_mysql_cdc.cdc.verify.value_writing import FormChanges
 from airflow_provider_mysql_cdc.cdc.verify.written_structures import WrittenStructures

@@ -14,13 +14,13 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.history.key_history import step_bytes
 from airflow_provider_mysql_cdc.cdc.verify.key_state import StreamPasses, event_mark
-from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair, settled_places
+from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind, FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader, EventRecord, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import is_repair, settled_places
+from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes
 from airflow_provider_mysql_cdc.cdc.verify.row_records import WrittenRow
-from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
 
 OF_ANY_TABLE = b"any"
 """Value of the entry of a tombstone that does not name its table."""

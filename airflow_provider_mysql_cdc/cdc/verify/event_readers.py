@@ -11,7 +11,8 @@ from airflow_provider_mysql_cdc.cdc.emit.contracts import CONTRACTS
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import EXTENSION_FIELDS
 from airflow_provider_mysql_cdc.cdc.verify.avro_events import AvroPart, AvroPayloads, LookupSchema
-from airflow_provider_mysql_cdc.cdc.verify.event_record import (
+from airflow_provider_mysql_cdc.cdc.verify.json_events import JsonWithSchemas, PlainJson
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     EventReader,
     EventRecord,
     Forms,
@@ -20,7 +21,6 @@ from airflow_provider_mysql_cdc.cdc.verify.event_record import (
     row_forms,
     struct_forms,
 )
-from airflow_provider_mysql_cdc.cdc.verify.json_events import JsonWithSchemas, PlainJson
 
 NO_CHANGE = ""
 """``op`` of tombstones and of messages that are no change events."""

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import FOREIGN_KEY, OF_ANY_TABLE, OF_PLACE, is_raw
 from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules, KeyStep, check_history, read_step
 from airflow_provider_mysql_cdc.cdc.verify.history.row_history import check_row_history
 from airflow_provider_mysql_cdc.cdc.verify.history.transaction_fold import TransactionFold
 from airflow_provider_mysql_cdc.cdc.verify.key_state import EqualRowEvent, KeyState, Truncates, count_rows
+from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind, FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import RowDifference
-from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes, stored_row
 
 CompareRows = Callable[[int, Mapping[str, Any], Mapping[str, Any]], RowDifference]
 """Compares the values of a row with those of its last event, given the table's number."""

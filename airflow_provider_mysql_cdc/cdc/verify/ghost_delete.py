@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import KeyedRecord, ViewPosition
 from airflow_provider_mysql_cdc.cdc.verify.avro_events import AvroPayloads, LookupSchema
-from airflow_provider_mysql_cdc.cdc.verify.event_record import UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import UnreadableRecord
 
 MARKER = "incremental"
 """``source.snapshot`` of the rows and deletes of a repair."""

@@ -16,7 +16,7 @@ import orjson
 from airflow_provider_mysql_cdc.cdc.convert.json_text import RawJson, dumps
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import java_double, narrowed_float
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
-from airflow_provider_mysql_cdc.cdc.verify.event_record import Forms, Row, SchemaForms, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import Forms, Row, SchemaForms, UnreadableRecord
 
 _MEMBER = rb'"[ !#-\[\]-~]*":(?:0|-?[1-9][0-9]{0,17}|true|false|null|"[ !#-\[\]-~]*")'
 _PLAIN = re.compile(rb"\{" + _MEMBER + rb"(?:," + _MEMBER + rb")*\}")

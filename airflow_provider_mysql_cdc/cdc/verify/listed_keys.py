@@ -24,9 +24,7 @@ from airflow_provider_mysql_cdc.cdc.sink.committed_ends import committed_ends
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import text_literal
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable, TopicTables
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, is_raw, named_row
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.key_state import (
     EqualRowEvent,
     StreamPasses,
@@ -34,9 +32,11 @@ from airflow_provider_mysql_cdc.cdc.verify.key_state import (
     events_since_last_view,
     view_order,
 )
+from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.read.row_text import DIGEST_MARK, row_values, same_value, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.record_range import read_records
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import STATE_DIFFERENCES, DifferenceKind
-from airflow_provider_mysql_cdc.cdc.verify.row_text import DIGEST_MARK, row_values, same_value, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, Suspect
 
 Kinds = Mapping[DifferenceKind, int]

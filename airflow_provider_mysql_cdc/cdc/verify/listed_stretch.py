@@ -19,14 +19,14 @@ from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import KeyedRecord
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import row_entry
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.ghost_delete import GhostDeletes
 from airflow_provider_mysql_cdc.cdc.verify.listed_keys import Kinds, ListedKey
-from airflow_provider_mysql_cdc.cdc.verify.repair_marks import settled_header
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import settled_header
+from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_values
 from airflow_provider_mysql_cdc.cdc.verify.report.hidden_values import hide_in_row
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords, WrittenRow
-from airflow_provider_mysql_cdc.cdc.verify.row_text import row_values
 
 
 @dataclass(slots=True)

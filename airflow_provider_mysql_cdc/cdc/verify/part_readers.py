@@ -29,15 +29,15 @@ from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import ChecksumBlocks, SumKind
 from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import TableChecksums, TaskChecksums
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable, tables_by_topic
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import RecordKeys, TableEntries, history_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import CountedPart, PartCounter
 from airflow_provider_mysql_cdc.cdc.verify.history.kept_batches import KeptBatches
 from airflow_provider_mysql_cdc.cdc.verify.history.transaction_entries import TransactionEntries
+from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryBlocks
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader, EventRecord, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.record_range import read_messages, read_records
-from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords, WrittenRow
 from airflow_provider_mysql_cdc.cdc.verify.time_limit import is_time_limit
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (

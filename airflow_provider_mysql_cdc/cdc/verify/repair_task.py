@@ -22,11 +22,11 @@ from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
 from airflow_provider_mysql_cdc.cdc.verify.avro_events import LookupSchema
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable, compared_table, tables_by_topic
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader
 from airflow_provider_mysql_cdc.cdc.verify.ghost_delete import MARKER, GhostDeletes
 from airflow_provider_mysql_cdc.cdc.verify.listed_keys import KeyLister, ListedKey, rows_condition
 from airflow_provider_mysql_cdc.cdc.verify.listed_stretch import ListedStretch
-from airflow_provider_mysql_cdc.cdc.verify.repair_marks import REPAIR_HEADER, settled_header
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader
+from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import REPAIR_HEADER, settled_header
 from airflow_provider_mysql_cdc.cdc.verify.repair_records import RepairRecord
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords

@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import avro_name, key_schema, value_schema
 from airflow_provider_mysql_cdc.cdc.verify.avro_events import readable_schema
-from airflow_provider_mysql_cdc.cdc.verify.event_record import (
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     GUESSED,
     NUMBER_TEXT,
     Forms,
@@ -36,7 +36,7 @@ from airflow_provider_mysql_cdc.cdc.verify.event_record import (
     row_forms,
     struct_forms,
 )
-from airflow_provider_mysql_cdc.cdc.verify.row_text import FORMS_MEMBER, same_value
+from airflow_provider_mysql_cdc.cdc.verify.read.row_text import FORMS_MEMBER, same_value
 from airflow_provider_mysql_cdc.cdc.verify.value_meaning import Kind, equal_meanings, meaning
 from airflow_provider_mysql_cdc.cdc.verify.value_writing import changed_forms
 

@@ -30,7 +30,7 @@ from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
-from airflow_provider_mysql_cdc.cdc.verify.entries import SAMPLE_MARK, SAMPLE_SHARES, sampled_shares
+from airflow_provider_mysql_cdc.cdc.verify.read.entries import SAMPLE_MARK, SAMPLE_SHARES, sampled_shares
 from airflow_provider_mysql_cdc.cdc.verify.sql_literals import escapes_as_in_sql, sql_literal
 from airflow_provider_mysql_cdc.cdc.verify.sql_value_text import SqlRequest, value_parts
 

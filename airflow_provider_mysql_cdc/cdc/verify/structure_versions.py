@@ -24,8 +24,8 @@ from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay
 from airflow_provider_mysql_cdc.cdc.schema.stored_structure import read_structure, structure_json
 from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import column_renames
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row
-from airflow_provider_mysql_cdc.cdc.verify.source_place import place_order, source_order
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, Row
+from airflow_provider_mysql_cdc.cdc.verify.read.source_place import place_order, source_order
 
 _PLACES = ("view_ts", "moved_back", "began_ms")
 _MAY_RENAME = re.compile(r"\b(?:RENAME|CHANGE)\b", re.IGNORECASE)

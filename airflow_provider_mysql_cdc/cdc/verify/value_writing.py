@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.verify.event_record import DECIMAL, NUMBER_TEXT, Forms, Row, ValueForm
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import DECIMAL, NUMBER_TEXT, Forms, Row, ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.value_meaning import Kind, equal_meanings, meaning
 
 Write = Callable[[Any, ValueForm], Any]

@@ -28,7 +28,13 @@ from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import key_schema, value_schema
 from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes
 from airflow_provider_mysql_cdc.cdc.verify.avro_events import readable_schema
-from airflow_provider_mysql_cdc.cdc.verify.event_record import DECIMAL, Forms, SchemaForms, UnreadableRecord, ValueForm
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
+    DECIMAL,
+    Forms,
+    SchemaForms,
+    UnreadableRecord,
+    ValueForm,
+)
 
 _ROWS = ("before", "after")
 _REQUIRED = {*_ROWS, "source", "op"}

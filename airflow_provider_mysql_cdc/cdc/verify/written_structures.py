@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.verify.added_columns import BEFORE_HISTORY, AddedColumns, DeclaredColumns
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import require_members
-from airflow_provider_mysql_cdc.cdc.verify.event_record import (
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     UNKNOWN_STRUCTURE,
     UNWRITTEN,
     EventRecord,
@@ -20,9 +20,9 @@ from airflow_provider_mysql_cdc.cdc.verify.event_record import (
     Row,
     UnreadableRecord,
 )
-from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
+from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import is_repair
+from airflow_provider_mysql_cdc.cdc.verify.read.source_place import place_order, source_order
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import column_field, compared_columns, record_forms
-from airflow_provider_mysql_cdc.cdc.verify.source_place import place_order, source_order
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions
 from airflow_provider_mysql_cdc.cdc.verify.written_schemas import WrittenSchemas
 

@@ -38,10 +38,10 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
     differing_keys,
     keys_left,
 )
-from airflow_provider_mysql_cdc.cdc.verify.entries import is_sampled
 from airflow_provider_mysql_cdc.cdc.verify.event_layout import layout_of
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import JsonSlices, KeyTexts
-from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order
+from airflow_provider_mysql_cdc.cdc.verify.read.entries import is_sampled
+from airflow_provider_mysql_cdc.cdc.verify.read.source_place import position_order
 from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import SqlTexts, sums_sql
 
 pytestmark = pytest.mark.quick

@@ -12,7 +12,7 @@ from kit.table_records import SOURCE, TICDC, SchemaTexts, TableRecords
 from topiclib.wire import WireReader
 
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.event_record import (
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     DECIMAL,
     EventReader,
     EventRecord,

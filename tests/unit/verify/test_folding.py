@@ -4,10 +4,10 @@ from collections.abc import Sequence
 import pytest
 from kit.cases import for_each
 
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult, RowDifference, merge_results
 from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules, step_bytes
+from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind, FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
 
 pytestmark = pytest.mark.quick

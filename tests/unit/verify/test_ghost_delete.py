@@ -13,8 +13,8 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import KeyedRecord, ViewPosition
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.event_record import UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.ghost_delete import GhostDeletes
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import UnreadableRecord
 
 pytestmark = pytest.mark.quick
 

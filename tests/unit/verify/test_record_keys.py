@@ -10,10 +10,10 @@ from kit.table_records import TableRecords
 
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable, compared_table
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import RecordKeys, is_raw, raw_identity
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.repair_marks import REPAIR_HEADER
+from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind
+from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import REPAIR_HEADER
 
 pytestmark = pytest.mark.quick
 

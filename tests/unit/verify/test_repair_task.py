@@ -29,10 +29,10 @@ from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 from airflow_provider_mysql_cdc.cdc.verify import listed_keys, record_range, repair_task
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import raw_identity
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
+from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes
 from airflow_provider_mysql_cdc.cdc.verify.repair_records import RepairRecord, read_repairs
 from airflow_provider_mysql_cdc.cdc.verify.repair_task import RepairInputs, RepairTask, TableOutcome
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
-from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Suspect, TableSuspects
 
 pytestmark = pytest.mark.quick

@@ -15,7 +15,8 @@ from kit.table_records import TICDC, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.event_record import DECIMAL, EventRecord, ValueForm
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import DECIMAL, EventRecord, ValueForm
+from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import (
     CarriedRowComparison,
     ComparedColumns,
@@ -25,7 +26,6 @@ from airflow_provider_mysql_cdc.cdc.verify.row_comparison import (
     compared_columns,
     is_placeholder,
 )
-from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import StructureVersion, TableVersions
 from airflow_provider_mysql_cdc.cdc.verify.value_meaning import Kind, Meaning, equal_meanings, meaning
 from airflow_provider_mysql_cdc.cdc.verify.written_structures import WrittenStructures

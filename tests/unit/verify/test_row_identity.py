@@ -15,12 +15,13 @@ from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import has_checksums
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import IdentitySource, compared_table, row_identity
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import TableEntries, event_entries, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.event_record import DECIMAL, EventRecord, UnreadableRecord, ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, merge_results
 from airflow_provider_mysql_cdc.cdc.verify.key_state import EqualRowEvent
+from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryBlocks, EntryKind
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import DECIMAL, EventRecord, UnreadableRecord, ValueForm
+from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes, row_values, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import (
     CarriedRowComparison,
@@ -28,7 +29,6 @@ from airflow_provider_mysql_cdc.cdc.verify.row_comparison import (
     RowDifference,
     compared_columns,
 )
-from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes, row_values, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.value_writing import FormChanges, value_in_form
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
 

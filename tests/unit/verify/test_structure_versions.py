@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay
 from airflow_provider_mysql_cdc.cdc.verify.added_columns import UNKNOWN_FORM
-from airflow_provider_mysql_cdc.cdc.verify.event_record import (
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     DECIMAL,
     UNKNOWN_STRUCTURE,
     UNWRITTEN,
@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.verify.event_record import (
     UnreadableRecord,
     ValueForm,
 )
-from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order, source_order, time_order
+from airflow_provider_mysql_cdc.cdc.verify.read.source_place import position_order, source_order, time_order
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions, find_versions
 from airflow_provider_mysql_cdc.cdc.verify.written_structures import WrittenStructures
 

@@ -14,7 +14,7 @@ from kit.table_records import TICDC, SchemaTexts, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import StructureVersion, TableVersions
 from airflow_provider_mysql_cdc.cdc.verify.written_structures import WrittenStructures
 

@@ -13,7 +13,6 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.history.kept_batches import (
     CLOCK_SKEW_MS,
     KeptBatch,
@@ -21,8 +20,9 @@ from airflow_provider_mysql_cdc.cdc.verify.history.kept_batches import (
     read_kept_batches,
 )
 from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules
-from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
-from airflow_provider_mysql_cdc.cdc.verify.source_place import source_order
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord
+from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import is_repair
+from airflow_provider_mysql_cdc.cdc.verify.read.source_place import source_order
 
 _CHANGES = frozenset("cudt")
 

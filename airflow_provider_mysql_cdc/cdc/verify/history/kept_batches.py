@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, StoredVersionError
 from airflow_provider_mysql_cdc.cdc.model.stored_record import as_members
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic
-from airflow_provider_mysql_cdc.cdc.verify.source_place import place_order
+from airflow_provider_mysql_cdc.cdc.verify.read.source_place import place_order
 
 CLOCK_SKEW_MS = 600_000
 """How far the clocks of drivers, writers and brokers may be apart."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
-from airflow_provider_mysql_cdc.cdc.verify.event_record import UNKNOWN_STRUCTURE, EventRecord, Row
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import UNKNOWN_STRUCTURE, EventRecord, Row
+from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes
+from airflow_provider_mysql_cdc.cdc.verify.read.source_place import commit_ts_of
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
-from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
-from airflow_provider_mysql_cdc.cdc.verify.source_place import commit_ts_of
 
 _STEP = struct.Struct("<BQQIQI")
 _READ, _DELETE = "r", "d"

@@ -9,14 +9,14 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.avro_events import LookupSchema
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import boundary_reader
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.history.transaction_fold import (
     TRANSACTION_TOPIC,
     boundary_entry,
     event_entry,
 )
+from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind, FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, UnreadableRecord
 
 
 class TransactionEntries:

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind, FoldEntry
 
 TRANSACTION_TOPIC = 0xFFFE
 """Stands for the transaction topic where entries name a table; 0xFFFF begins blocks of checksums."""

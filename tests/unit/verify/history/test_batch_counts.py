@@ -13,7 +13,6 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PLAN_KEY, writer_k
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, encode
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import (
     CountedPart,
     PartCounter,
@@ -26,8 +25,9 @@ from airflow_provider_mysql_cdc.cdc.verify.history.kept_batches import (
     KeptBatches,
     kept_batches,
 )
-from airflow_provider_mysql_cdc.cdc.verify.repair_marks import REPAIR_HEADER
-from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord
+from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import REPAIR_HEADER
+from airflow_provider_mysql_cdc.cdc.verify.read.source_place import position_order
 
 pytestmark = pytest.mark.quick
 

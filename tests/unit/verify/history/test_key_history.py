@@ -3,10 +3,10 @@ from typing import Any
 import pytest
 from kit.cases import for_each
 
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules, check_history, read_step, step_bytes
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, ValueForm
+from airflow_provider_mysql_cdc.cdc.verify.read.source_place import source_order
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
-from airflow_provider_mysql_cdc.cdc.verify.source_place import source_order
 
 pytestmark = pytest.mark.quick
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from kit.cases import for_each
 
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules, KeyStep, read_step, step_bytes
 from airflow_provider_mysql_cdc.cdc.verify.history.row_history import check_row_history
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
 
 pytestmark = pytest.mark.quick

@@ -9,7 +9,6 @@ import pytest
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import MARK
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind, FoldEntry, read_entries
 from airflow_provider_mysql_cdc.cdc.verify.history.transaction_fold import (
     SKEW_MS,
     TRANSACTION_TOPIC,
@@ -17,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.verify.history.transaction_fold import (
     boundary_entry,
     event_entry,
 )
+from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryBlocks, EntryKind, FoldEntry, read_entries
 
 pytestmark = pytest.mark.quick
 

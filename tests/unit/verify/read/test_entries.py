@@ -1,6 +1,6 @@
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.verify.entries import (
+from airflow_provider_mysql_cdc.cdc.verify.read.entries import (
     EntryBlocks,
     EntryKind,
     FoldEntry,

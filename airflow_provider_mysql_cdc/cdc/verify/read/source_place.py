@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
-from airflow_provider_mysql_cdc.cdc.verify.event_record import Row
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import Row
 
 _COMMIT_TS = "_tidb_commit_ts"
 _POSITION_BITS = 44
