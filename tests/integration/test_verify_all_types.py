@@ -13,7 +13,7 @@ from pipelinelib.pipeline import Pipeline
 from test_avro_jobs import COLUMNS, of_all_types
 from test_decode_types import LAX
 
-from airflow_provider_mysql_cdc.cdc.verify.history.row_history import NO_TIMES_REASON
+from airflow_provider_mysql_cdc.cdc.verify.history.key_history import NO_TIMES_REASON
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
 

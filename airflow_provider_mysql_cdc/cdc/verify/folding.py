@@ -9,9 +9,13 @@ from types import MappingProxyType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import FOREIGN_KEY, OF_ANY_TABLE, OF_PLACE, is_raw
-from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules, KeyStep, check_history, read_step
-from airflow_provider_mysql_cdc.cdc.verify.history.row_history import check_row_history
-from airflow_provider_mysql_cdc.cdc.verify.history.transaction_fold import TransactionFold
+from airflow_provider_mysql_cdc.cdc.verify.history.key_history import (
+    HistoryRules,
+    KeyStep,
+    check_history,
+    read_step,
+)
+from airflow_provider_mysql_cdc.cdc.verify.history.transactions import TransactionFold
 from airflow_provider_mysql_cdc.cdc.verify.key_state import EqualRowEvent, KeyState, Truncates, count_rows
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes, stored_row
@@ -304,7 +308,7 @@ class BucketFold:
         left = [step for step in steps if step.offset >= settled.get(step.partition, 0)]
         last = None if event is None else event[:2]
         rules = self._rules[table]
-        for kind, step in (check_row_history if rules.rows_only else check_history)(left, rules):
+        for kind, step in check_history(left, rules):
             self._note(FoundDifference(table, kind, key, record=(step.partition, step.offset), last=last))
 
     def _judge_values(self, found: FoundDifference, row: bytes, event_row: bytes) -> None:

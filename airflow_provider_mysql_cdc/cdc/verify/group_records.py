@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, record_location
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 from airflow_provider_mysql_cdc.cdc.verify.report.hidden_values import hide_in_verdicts
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import done_keys
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import left_to_repair
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import NotCompared, TableVerdict
@@ -121,13 +122,6 @@ def read_done(ledger: LedgerState, run: str, basis: str, repair: RepairMode) -> 
         and done.verdict.not_compared is not NotCompared.UNREAD
         and (repair is RepairMode.NO or not left_to_repair(done.verdict))
     ]
-
-
-def done_keys(ledger: LedgerState, *, except_run: str = "") -> Iterator[str]:
-    """Yield the keys of such records."""
-    for key, value in ledger.other_records.items():
-        if key.startswith(VERIFY_DONE_PREFIX) and (not except_run or value["run"] != except_run):
-            yield key
 
 
 def _all_done(ledger: LedgerState) -> Iterator[DoneTable]:

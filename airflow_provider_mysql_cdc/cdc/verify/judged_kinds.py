@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_in
 from airflow_provider_mysql_cdc.cdc.model.partition_rule import PartitionRule
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
-from airflow_provider_mysql_cdc.cdc.verify.history.row_history import NO_TIMES_REASON, ROWS_ONLY_REASON
+from airflow_provider_mysql_cdc.cdc.verify.history.key_history import NO_TIMES_REASON, ROWS_ONLY_REASON
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
 
 _SKIPPED_KINDS: Mapping[str, DifferenceKind] = {

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
-from airflow_provider_mysql_cdc.cdc.verify.history.key_history import event_identity
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import FoldEntry
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, event_identity
 from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.read.source_place import commit_ts_of, source_order
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import RepeatedRange

@@ -30,10 +30,9 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import ChecksumBlock
 from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import TableChecksums, TaskChecksums
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable, tables_by_topic
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import RecordKeys, TableEntries, history_entry
-from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import CountedPart, PartCounter
-from airflow_provider_mysql_cdc.cdc.verify.history.kept_batches import KeptBatches
-from airflow_provider_mysql_cdc.cdc.verify.history.transaction_entries import TransactionEntries
+from airflow_provider_mysql_cdc.cdc.verify.event_readers import boundary_reader, event_reader
+from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import CountedPart, KeptBatches, PartCounter
+from airflow_provider_mysql_cdc.cdc.verify.history.transactions import TransactionEntries
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryBlocks
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader, EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import is_repair
@@ -241,7 +240,9 @@ class TopicReader:
         self._batches, self._counts_batches = KeptBatches(inputs.batches), bool(inputs.batches)
         numbers = {name: compared.number for name, compared in of_task.tables.items()}
         lookup_schema = ask_driver_for_texts(of_task.channel)
-        self._transactions = TransactionEntries(self._cfg, inputs.transaction_topic, numbers, lookup_schema)
+        topic = inputs.transaction_topic
+        boundaries = boundary_reader(self._cfg, lookup_schema) if topic else None
+        self._transactions = TransactionEntries(topic, numbers, boundaries)
         self._record_keys: dict[str, RecordKeys] = {}
 
     def read(self, part: TopicRange) -> Iterator[Block]:

@@ -58,12 +58,7 @@ class TopicComparison:
 
 
 def build_verdicts(comparison: TopicComparison, request: VerifyRequest) -> tuple[TableVerdict, ...]:
-    """Return the verdicts, in the order of the tables' names.
-
-    Args:
-        comparison: What was found.
-        request: What was asked for.
-    """
+    """Return the verdicts, in the order of the tables' names."""
     gone = "it was dropped or renamed meanwhile"
     verdicts = [_verdict(compared, comparison, request) for compared in comparison.tables]
     verdicts += [_not_compared(str(n), topic, NotCompared.UNREAD, gone) for n, topic in comparison.gone.items()]

@@ -14,8 +14,7 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import DifferingKeys
-from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import CountedPart
-from airflow_provider_mysql_cdc.cdc.verify.history.kept_batches import KeptBatch
+from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import CountedPart, KeptBatch
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions
 

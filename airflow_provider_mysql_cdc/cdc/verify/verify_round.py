@@ -55,7 +55,7 @@ from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.compared_topics import ComparedTopics
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult, merge_results
 from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import PartCounts
-from airflow_provider_mysql_cdc.cdc.verify.history.transaction_check import transaction_check
+from airflow_provider_mysql_cdc.cdc.verify.history.transactions import transaction_check
 from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import (
     TopicFacts,
     chooses_partition_by_key,

@@ -10,8 +10,7 @@ from kit.table_records import TableRecords
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table
-from airflow_provider_mysql_cdc.cdc.verify.history.key_history import event_identity
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, event_identity
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import StructureVersion, TableVersions
 
 pytestmark = pytest.mark.quick

@@ -5,22 +5,26 @@ A snapshot may read a row again at any place of the stream; what it read is the 
 
 from __future__ import annotations
 
-import hashlib
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import UNKNOWN_STRUCTURE, EventRecord, Row
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
+    UNKNOWN_STRUCTURE,
+    EventRecord,
+    Row,
+    event_identity,
+    hash64,
+)
 from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes
 from airflow_provider_mysql_cdc.cdc.verify.read.source_place import commit_ts_of
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
 
 _STEP = struct.Struct("<BQQIQI")
-_READ, _DELETE = "r", "d"
-_ID_HEADER = "cdc-id"
+_READ, _CREATE, _UPDATE, _DELETE = "r", "c", "u", "d"
 TOMBSTONE_OP = "-"
 """Stands for a tombstone among the operations of a key."""
 _UNKNOWN = 0
@@ -28,6 +32,12 @@ _PARTIAL = 1
 """Stands for the columns of a row with unknown values."""
 IsUnknown = Callable[[str, Any], bool]
 """Says of a column and its value whether that may stand for an unknown one."""
+ROWS_ONLY_REASON = (
+    "records of TiCDC's protocol have no row before a change: only an update of a deleted row shows that one is missing"
+)
+NO_TIMES_REASON = "records without enable-tidb-extension do not say their order: of histories only doubled deletes show"
+_Facts = tuple[int, str, int] | tuple[int, str, int, int]
+"""Time, operation and row of a record, and what names its event."""
 
 
 class KeyStep(NamedTuple):
@@ -56,6 +66,20 @@ class KeyStep(NamedTuple):
     after_columns: int
 
 
+class NumberedTopic(Protocol):
+    """A table whose history is checked."""
+
+    @property
+    def number(self) -> int:
+        """Number of the table."""
+        ...
+
+    @property
+    def topic(self) -> str:
+        """Topic of its records."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class HistoryRules:
     """Say what holds for the records of a topic.
@@ -63,7 +87,7 @@ class HistoryRules:
     Args:
         tombstones: Whether a tombstone follows each delete event.
         complete: Whether every event is still there; a compacted topic has lost some, and so gaps mean nothing.
-        rows_only: Whether records say nothing but the row after a change (``row_history``).
+        rows_only: Whether records say nothing but the row after a change (``_check_rows``).
         whole_rows: Of these, whether they have all columns as they are, so that each change makes another record.
         together: Whether all events of a key are in one partition; nothing else orders them.
     """
@@ -123,6 +147,9 @@ def check_history(steps: Sequence[KeyStep], rules: HistoryRules) -> Iterator[tup
         steps: The records of the key, in any order.
         rules: What holds for the topic.
     """
+    if rules.rows_only:
+        yield from _check_rows(steps, rules)
+        return
     ordered, seen, last = sorted(steps), set[int](), None
     for index, step in enumerate(ordered):
         if step.op == TOMBSTONE_OP:
@@ -158,32 +185,49 @@ def _has_tombstone(ordered: Sequence[KeyStep], index: int) -> bool:
     return any(after.op == TOMBSTONE_OP and after.partition == step.partition for after in following)
 
 
+def _check_rows(steps: Sequence[KeyStep], rules: HistoryRules) -> Iterator[tuple[DifferenceKind, KeyStep]]:
+    """Check records that say the row after a change alone, as TiCDC's do.
+
+    A record has the timestamp of its transaction, and a delete has nothing. So it shows that a record came twice or
+    behind a later one, and that a row was updated although it was deleted; a lost update, or an insert between two
+    deletes, does not show. A delete behind a delete counts as one that came twice.
+    """
+    last: KeyStep | None = None
+    latest, seen = _UNKNOWN, set[_Facts]()
+    for step in sorted(steps):
+        if last is None or last.partition != step.partition:
+            latest = _UNKNOWN
+        elif (kind := _kind_of_row_break(last, step, latest, seen, rules)) is not None:
+            yield kind, step
+        seen |= {_facts(step), (*_facts(step), step.identity)}
+        last, latest = step, max(latest, step.order)
+
+
+def _facts(step: KeyStep) -> tuple[int, str, int]:
+    return step.order, step.op, step.after
+
+
+def _kind_of_row_break(
+    last: KeyStep, step: KeyStep, latest: int, seen: set[_Facts], rules: HistoryRules
+) -> DifferenceKind | None:
+    if step.op == _DELETE:
+        return DifferenceKind.DUPLICATE if rules.gapless and last.op == _DELETE else None
+    if step.order == _UNKNOWN:
+        return None
+    if step.order < latest:
+        return DifferenceKind.DUPLICATE if _facts(step) in seen else DifferenceKind.REORDERED
+    if step.identity != _UNKNOWN and (*_facts(step), step.identity) in seen:
+        return DifferenceKind.DUPLICATE
+    # A change that the record does not show, of a column that is left out or masked, leaves an equal record. So does a
+    # snapshot right behind the transaction that has inserted the row; only the names of the events differ then.
+    if rules.whole_rows and step.op != _CREATE and _facts(step) == _facts(last):
+        return DifferenceKind.DUPLICATE
+    return DifferenceKind.GAP if rules.gapless and step.op == _UPDATE and last.op == _DELETE else None
+
+
 def _step_identity(record: EventRecord, order: int, headers: Headers) -> int:
     # TiCDC's timestamp is that of a transaction, which may have changed a row several times.
     return event_identity(record, _UNKNOWN if commit_ts_of(record.source) is not None else order, headers)
-
-
-def event_identity(record: EventRecord, order: int, headers: Headers) -> int:
-    """Return 64 bits of what tells an event from others; 0 where nothing does.
-
-    Args:
-        record: The event.
-        order: Where it is in the binlog; 0 where that is not known.
-        headers: Its headers.
-    """
-    for name, value in headers or ():
-        if name == _ID_HEADER and value is not None:
-            return _hash(value + record.op.encode())
-    if order == _UNKNOWN or not record.op:
-        return _UNKNOWN
-    # Another server writes other transactions at the same position.
-    gtid = str(record.source.get("gtid") or "")
-    return _hash(b"%d/%d/%s/%s" % (order, _row_number(record.source), record.op.encode(), gtid.encode()))
-
-
-def _row_number(source: Row) -> int:
-    row = source.get("row", 0)
-    return row if isinstance(row, int) else 0
 
 
 def _row_digests(row: Row | None, record: EventRecord, is_unknown: IsUnknown) -> tuple[int, int]:
@@ -192,12 +236,7 @@ def _row_digests(row: Row | None, record: EventRecord, is_unknown: IsUnknown) ->
         return _UNKNOWN, 0
     forms = record.forms
     if record.structure == UNKNOWN_STRUCTURE or any(is_unknown(name, value) for name, value in row.items()):
-        return _hash(row_bytes(row)), _PARTIAL
+        return hash64(row_bytes(row)), _PARTIAL
     columns = sorted(row) if forms is None else [f"{name} {forms.get(name)}" for name in sorted(row)]
     # Under another structure the same value may have another text, and the same name stand for another column.
-    return _hash(row_bytes(row)), zlib.crc32("\0".join((*columns, f" {record.structure}")).encode())
-
-
-def _hash(data: bytes) -> int:
-    """Return 64 bits, never 0."""
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") or 1
+    return hash64(row_bytes(row)), zlib.crc32("\0".join((*columns, f" {record.structure}")).encode())

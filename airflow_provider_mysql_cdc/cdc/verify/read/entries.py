@@ -40,7 +40,7 @@ class EntryKind(IntEnum):
     KEYLESS_ROW = 6
     """A row of a table without a key."""
     STEP = 7
-    """A record in the history of its key (``key_history``), in addition to the others."""
+    """A record in the history of its key (``history.key_history``), in addition to the others."""
     OLDER = 8
     """Events of a table without a key have other columns than the table; it is in every bucket."""
     ALIVE_UNDER_OTHER_KEY = 9
@@ -54,7 +54,7 @@ class EntryKind(IntEnum):
     REPAIRED = 13
     """A record that a repair has written, in addition to the others (``repair_marks``)."""
     TRANSACTION_EVENT = 14
-    """An event in its transaction (``transaction_fold``), in addition to the others."""
+    """An event in its transaction (``history.transactions``), in addition to the others."""
     TRANSACTION_BOUNDARY = 15
     """A BEGIN or END record of the transaction topic."""
     TOPIC_START = 16

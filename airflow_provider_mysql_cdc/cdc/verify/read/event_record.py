@@ -6,6 +6,7 @@ compared with those of the table (``value_meaning``).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -91,6 +92,7 @@ Row = Mapping[str, Any]
 """Values of a row by column, as JsonConverter writes them in whatever format the record is (bytes are Base64)."""
 
 
+_ID_HEADER = "cdc-id"
 UNKNOWN_STRUCTURE = -1
 """Number of the structure of an event that may have been written under several."""
 
@@ -151,3 +153,31 @@ class EventReader(Protocol):
             UnreadableRecord: It is not an event as the stream is configured to write them.
         """
         ...
+
+
+def event_identity(record: EventRecord, order: int, headers: Headers) -> int:
+    """Return 64 bits of what tells an event from others; 0 where nothing does.
+
+    Args:
+        record: The event.
+        order: Where it is in the binlog; 0 where that is not known.
+        headers: Its headers.
+    """
+    for name, value in headers or ():
+        if name == _ID_HEADER and value is not None:
+            return hash64(value + record.op.encode())
+    if not order or not record.op:
+        return 0
+    # Another server writes other transactions at the same position.
+    gtid = str(record.source.get("gtid") or "")
+    return hash64(b"%d/%d/%s/%s" % (order, _row_number(record.source), record.op.encode(), gtid.encode()))
+
+
+def _row_number(source: Row) -> int:
+    row = source.get("row", 0)
+    return row if isinstance(row, int) else 0
+
+
+def hash64(data: bytes) -> int:
+    """Return 64 bits, never 0."""
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") or 1

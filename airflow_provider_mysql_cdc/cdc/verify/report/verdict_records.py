@@ -10,14 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VERIFY_KEY, VERIFY_TABLE_PREFIX
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VERIFY_DONE_PREFIX, VERIFY_KEY, VERIFY_TABLE_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import decode, encode
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import as_members, record_location
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
-from airflow_provider_mysql_cdc.cdc.verify.group_records import done_keys
 from airflow_provider_mysql_cdc.cdc.verify.report.hidden_values import hide_values
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import left_differences
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
@@ -100,9 +99,6 @@ def read_verify_result(ledger: LedgerState, run: str = "") -> VerifyResult | Non
 def read_last_verdicts(ledger: LedgerState) -> VerifyResult | None:
     """Return the verdict that counts about each table, as a result of the last verification; None if there is none.
 
-    Args:
-        ledger: The ledger.
-
     Raises:
         DamagedRecordError: This package has not written a record.
     """
@@ -120,6 +116,18 @@ def read_last_verdicts(ledger: LedgerState) -> VerifyResult | None:
                 earlier[table] = verdict["ended_ms"]
     with record_location(f"key {VERIFY_KEY}"):
         return VerifyResult.from_json({**summary, "tables": verdicts, "earlier": earlier})
+
+
+def done_keys(ledger: LedgerState, *, except_run: str = "") -> Iterator[str]:
+    """Yield the keys of the records that say which tables a verification that goes on has compared.
+
+    Args:
+        ledger: The ledger.
+        except_run: Id of a run whose records are left out.
+    """
+    for key, value in ledger.other_records.items():
+        if key.startswith(VERIFY_DONE_PREFIX) and (not except_run or value["run"] != except_run):
+            yield key
 
 
 @dataclass(frozen=True, slots=True)

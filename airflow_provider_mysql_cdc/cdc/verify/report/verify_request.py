@@ -32,7 +32,7 @@ class VerifyRequest:
         repair: What is done about differences.
         examples: Examples of each kind of difference in the report, per table.
         show_values: Whether examples hold values of rows; their keys are always shown.
-        history: Whether the events of each key are also checked one after the other (``key_history``).
+        history: Whether the events of each key are also checked one after the other (``history.key_history``).
         checksums: Whether the server adds up checksums of rows where it can; otherwise tasks encode all rows.
     """
 

@@ -14,16 +14,14 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, encode
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import (
-    CountedPart,
-    PartCounter,
-    PartCounts,
-    lost_records,
-)
-from airflow_provider_mysql_cdc.cdc.verify.history.kept_batches import (
     CLOCK_SKEW_MS,
+    CountedPart,
     KeptBatch,
     KeptBatches,
+    PartCounter,
+    PartCounts,
     kept_batches,
+    lost_records,
 )
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import REPAIR_HEADER

@@ -8,10 +8,23 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.emit.topic_names import transaction_topic
+from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
+from airflow_provider_mysql_cdc.cdc.model.records import Headers
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
+from airflow_provider_mysql_cdc.cdc.sink.topics import topic_config
+from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules, NumberedTopic
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind, FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, Row, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
 
 TRANSACTION_TOPIC = 0xFFFE
 """Stands for the transaction topic where entries name a table; 0xFFFF begins blocks of checksums."""
@@ -20,6 +33,156 @@ SKEW_MS = 3_600_000
 much earlier or later than another one its END."""
 _NUMBER = struct.Struct("<I")
 _END, _BEGIN = "END", "BEGIN"
+_SUBJECT = "whether transactions are whole is not known"
+TopicBounds = Mapping[int, tuple[int, int]]
+"""First offset, and the offset after the last record, by partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCheck:
+    """Say what is compared with the transaction topic.
+
+    Args:
+        topic: The transaction topic; empty where nothing is compared.
+        tables: Numbers of the tables.
+        reasons: Why it is not done for other tables, one sentence each, by number.
+    """
+
+    topic: str = ""
+    tables: frozenset[int] = frozenset()
+    reasons: Mapping[int, str] = field(default_factory=dict)
+
+
+def transaction_check(
+    cfg: ConnectorConfig,
+    request: VerifyRequest,
+    tables: Collection[NumberedTopic],
+    rules: Mapping[int, HistoryRules],
+    bounds_of: Callable[[str], TopicBounds],
+) -> TransactionCheck:
+    """Return what is compared; nothing where histories are not checked, or events carry no transactions.
+
+    Args:
+        cfg: The connector's configuration.
+        request: What was asked for.
+        tables: The tables of the verification.
+        rules: What holds for the histories of their keys.
+        bounds_of: Returns first offset and end of a topic's partitions; none of a topic that the stream does not know.
+
+    Raises:
+        SinkError: The settings of the transaction topic cannot be read.
+    """
+    if not request.history or not rules or not cfg[F.PROVIDE_TRANSACTION_METADATA]:
+        return TransactionCheck()
+    topic = cfg.route_topic(transaction_topic(cfg[F.TOPIC_PREFIX], cfg[F.TOPIC_TRANSACTION])).topic
+    if not bounds_of(topic):  # the stream has written no transaction yet
+        return TransactionCheck()
+    if reason := _reason(cfg, request, topic, tables, bounds_of):
+        return TransactionCheck(reasons={compared.number: f"{_SUBJECT}: {reason}" for compared in tables})
+    reasons = {
+        compared.number: f"{_SUBJECT}: {why}"
+        for compared in tables
+        if (why := _table_reason(rules[compared.number], bounds_of(compared.topic)))
+    }
+    return TransactionCheck(topic, frozenset(c.number for c in tables if c.number not in reasons), reasons)
+
+
+def _reason(
+    cfg: ConnectorConfig,
+    request: VerifyRequest,
+    topic: str,
+    tables: Collection[NumberedTopic],
+    bounds_of: Callable[[str], TopicBounds],
+) -> str:
+    """Return why no transactions are compared; empty if they are."""
+    if request.sample_percent < 100:
+        return "not all keys were compared"
+    if DeadLetterReporter.enabled(cfg):
+        return "END records count events that were left out (event.processing.failure.handling.mode)"
+    if any(compared.topic == topic for compared in tables):
+        return "events of tables are in the transaction topic"
+    config = topic_config(make_admin(cfg.kafka_settings()), topic)
+    if config is None or "compact" in config.get("cleanup.policy", ""):
+        return f"{topic} is compacted, or its settings may not be read"
+    return _lost(bounds_of(topic))
+
+
+def _table_reason(rules: HistoryRules, bounds: TopicBounds) -> str:
+    return _lost(bounds) if rules.complete else "its topic is compacted, or its settings may not be read"
+
+
+def _lost(bounds: TopicBounds) -> str:
+    """Return that a partition has lost all of its records, so that no record is left that says since when."""
+    lost = [str(partition) for partition, (first, end) in bounds.items() if first == end > 0]
+    return f"all records of partition {', '.join(lost)} are gone" if lost else ""
+
+
+class BoundaryReader(Protocol):
+    """Read the values of the transaction topic."""
+
+    def read(self, data: bytes, headers: Headers = ()) -> tuple[Row, object]:
+        """Return a value, and how it is written."""
+        ...
+
+
+class TransactionEntries:
+    """Make the entries of events and of the records of the transaction topic.
+
+    Args:
+        topic: The transaction topic; empty where transactions are not compared.
+        numbers: Numbers of the tables that are compared.
+        boundaries: Reads the records of the topic; None without one.
+    """
+
+    def __init__(self, topic: str, numbers: Mapping[TableId, int], boundaries: BoundaryReader | None) -> None:
+        self.topic, self._numbers = topic, {str(table): number for table, number in numbers.items()}
+        self._boundaries = boundaries
+
+    def of_event(self, number: int, event: EventRecord, record: TopicRecord) -> Iterator[FoldEntry]:
+        """Yield the entry of an event; none of one without a transaction.
+
+        Raises:
+            UnreadableRecord: Its transaction block is none.
+        """
+        if self.topic and event.transaction is not None:
+            place = record.partition, record.offset
+            try:
+                yield event_entry(number, place, record.timestamp_ms, event.transaction)
+            except (KeyError, TypeError, struct.error) as error:
+                raise UnreadableRecord(f"the transaction block cannot be read: {error!r}") from None
+
+    def of_boundary(self, record: TopicRecord) -> Iterator[FoldEntry]:
+        """Yield the entry of a record of the transaction topic; one that cannot be read is as if it were missing."""
+        if record.value is None or self._boundaries is None:
+            return
+        try:
+            payload, _ = self._boundaries.read(record.value, record.headers)
+            place = record.partition, record.offset
+            yield boundary_entry(self._numbers, place, record.timestamp_ms, payload)
+        except (UnreadableRecord, KeyError, TypeError, ValueError, AttributeError):
+            return
+
+    def of_start(self, numbers: Iterable[int], start: int, record: TopicRecord) -> Iterator[FoldEntry]:
+        """Yield the entries of the first record of a part of a topic.
+
+        Args:
+            numbers: Numbers of the topic's tables.
+            start: The part's first offset.
+            record: The record.
+        """
+        if self.topic:
+            for number in numbers:
+                at_ms = max(0, record.timestamp_ms)
+                yield FoldEntry(number, EntryKind.TOPIC_START, record.partition, start, at_ms, b"", b"")
+
+    def of_topic(self, start: int, records: Iterable[TopicRecord]) -> Iterator[FoldEntry]:
+        """Yield the entries of a part of the transaction topic."""
+        first = True
+        for record in records:
+            if first:
+                first = False
+                yield from self.of_start((TRANSACTION_TOPIC,), start, record)
+            yield from self.of_boundary(record)
 
 
 def event_entry(table: int, place: tuple[int, int], timestamp_ms: int, transaction: Mapping[str, object]) -> FoldEntry:
@@ -157,7 +320,7 @@ class TransactionFold:
         for key, transaction in self._transactions.items():
             for table in sorted(self._tables & (transaction.events.keys() | transaction.counts.keys())):
                 events = transaction.events.get(table)
-                reason = _reason(transaction, table, events)
+                reason = _torn_reason(transaction, table, events)
                 if not reason:
                     continue
                 if _is_judged(transaction, table, events, since):
@@ -173,7 +336,7 @@ class TransactionFold:
         return transaction
 
 
-def _reason(transaction: _Transaction, table: int, events: _TableEvents | None) -> str:
+def _torn_reason(transaction: _Transaction, table: int, events: _TableEvents | None) -> str:
     """Return what is wrong with the events of a table in a transaction; empty if nothing is."""
     seen, expected = 0 if events is None else events.number(), transaction.counts.get(table, 0)
     if transaction.ended_ms is None:
