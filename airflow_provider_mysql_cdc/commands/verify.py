@@ -24,11 +24,7 @@ REPORTS: dict[str, Callable[[VerifyResult], str]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options.
-
-    Args:
-        parser: Takes them.
-    """
+    """Declare the options."""
     add_which_stream(parser)
     parser.add_argument(
         "--format", choices=REPORTS, default="text", help="how the report is printed (default: %(default)s)"
@@ -37,10 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, out: TextIO) -> int:
     """Print the report of the last verdicts; return 1 if differences are left, 3 if something was not judged.
-
-    Args:
-        arguments: The parsed command line.
-        out: Where the command prints.
 
     Raises:
         CdcError: The configuration is wrong, or Kafka does not answer.

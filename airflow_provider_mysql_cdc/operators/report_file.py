@@ -20,9 +20,6 @@ _FILE_MODE = 0o640
 def require_report_folder(folder: str) -> None:
     """Create the folder if it is missing, and check that files can be written into it.
 
-    Args:
-        folder: The folder.
-
     Raises:
         ConfigError: They cannot.
     """

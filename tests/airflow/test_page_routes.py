@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -345,14 +346,15 @@ def test_examples_of_a_verification_are_for_those_who_may_read_logs(
     api: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     define_connection(monkeypatch, "mysql_shop", "s", **{"column.mask.with.4.chars": "shop.orders.secret"})
-    values = verdict_values(build_ledger_state({}), verify_result(ORDERS, CUSTOMERS, run="shop_verify/r/verify/-1#0"))
+    orders = replace(ORDERS, examples=tuple(replace(each, columns=("item", "secret")) for each in ORDERS.examples))
+    values = verdict_values(build_ledger_state({}), verify_result(orders, CUSTOMERS, run="shop_verify/r/verify/-1#0"))
     ledger = build_ledger_state({key: None if value is None else encode(value) for key, value in values})
     monkeypatch.setattr(pipeline_details, "peek_ledger", lambda cfg: ledger)
     path = "/mysql-cdc/api/pipeline/verification?conn_id=mysql_shop"
     found = read(api, path)["reading"]
     assert found["sentence"] == "1 of 2 tables of s differ from their topics." and found["earlier"] == {}
     assert list(found["tables"]) == ["shop.orders", "shop.customers"] and "with repair=yes" in found["remedy"]
-    assert '    topic: {"item": "old"}' in found["tables"]["shop.orders"]["examples"]
+    assert '    topic: {"item": "old", "secret": "***"}' in found["tables"]["shop.orders"]["examples"]
     assert "s3cret" not in str(found), "of a masked column"
     manager = type(get_auth_manager())
     allows = manager.is_authorized_dag

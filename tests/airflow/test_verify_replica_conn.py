@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG, Param, task
+from airflow.sdk import DAG
 from airflow_home import run_dag
-from fakes import PASSWORD, FakePipeline, FakeSubmit, connections, install
+from fakes import FakePipeline, FakeSubmit, connections, install
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
@@ -36,11 +36,6 @@ def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSubmit, 
 
 def define(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_REPLICA", json.dumps(REPLICA | changes))
-
-
-@task
-def connections_from_form(params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    return [{"replica_conn_id": (params or {})["p"]}]
 
 
 def stored_texts() -> str:
@@ -74,40 +69,6 @@ def test_its_account_reaches_the_job_and_nothing_else(fakes: Any, capfd: pytest.
     shown = [record["argv"], record["file"], environment, stored_texts(), capfd.readouterr()]
     for word in (WORD, KEY_WORD):
         assert word not in str(shown)
-
-
-@pytest.mark.parametrize("way", ["template", "mapped"])
-def test_a_run_does_not_choose_it(fakes: Any, way: str, capfd: pytest.CaptureFixture[str]) -> None:
-    submit, pipeline = fakes
-    with DAG(f"replica_of_a_run_{way}", schedule=None, params={"p": Param("", type="string")}) as dag:
-        if way == "template":
-            MySqlCdcVerifyOperator(task_id="verify", replica_conn_id="{{ params.p }}")
-        else:
-            MySqlCdcVerifyOperator.partial(task_id="verify").expand_kwargs(connections_from_form())
-    assert run_dag(dag, {"p": "replica"}).state == "failed"
-    assert (pipeline.calls, submit.record) == ([], None)
-    assert "Where: replica_conn_id" in "".join(capfd.readouterr())
-
-
-def test_its_connection_alone_names_it(fakes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    named = {"verify.replica.database.hostname": "listener.example"}
-    for given, hook in ((named, MySqlCdcHook()), (named, MySqlCdcHook(replica_conn_id="replica"))):
-        with pytest.raises(ConfigError, match="hostname: is no property of this place") as raised:
-            hook.get_config(given)
-        assert "listener" not in str(raised.value) and "replica_conn_id" in str(raised.value)
-    connections(monkeypatch, kafka_conn_id="kafka_cdc", **named)
-    with pytest.raises(ConfigError, match="hostname: is no property of this place"):
-        MySqlCdcHook().get_config()
-
-
-def test_the_account_of_no_other_place_is_sent_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    connections(monkeypatch, kafka_conn_id="kafka_cdc", **{"database.ssl.mode": "required"})
-    define(monkeypatch, login=None, password=None, extra=None, port=None)
-    settings = MySqlCdcHook(replica_conn_id="replica").get_config().replica_settings()
-    assert settings is not None
-    assert (settings.address(), settings.user, settings.ssl_mode) == ("replica.example:3306", "", "preferred")
-    assert settings.password.reveal() == "" and not settings.ssl_key_password
-    assert PASSWORD not in repr(settings)
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,6 @@ def verification_of_run(cfg: ConnectorConfig, owner: str, run_id: str) -> Verify
 def last_verification(cfg: ConnectorConfig) -> VerifyResult | None:
     """Return the last verdict about each table, without the values that must not be shown; None if there is none.
 
-    Args:
-        cfg: The connector's configuration.
-
     Raises:
         SinkError: Kafka does not answer.
     """
@@ -56,11 +53,7 @@ def last_verification(cfg: ConnectorConfig) -> VerifyResult | None:
 
 
 def differences_error(result: VerifyResult) -> DifferencesFoundError | None:
-    """Return the error that says which differences are left; None without any.
-
-    Args:
-        result: The result.
-    """
+    """Return the error that says which differences are left; None without any."""
     left = [(verdict, counts) for verdict in most_different(result) if (counts := left_differences(verdict))]
     if not left:
         return None
@@ -76,11 +69,7 @@ def differences_error(result: VerifyResult) -> DifferencesFoundError | None:
 
 
 def not_judged_error(result: VerifyResult) -> NotJudgedError | None:
-    """Return the error that names the tables that were not judged, or not in full; None when there is none.
-
-    Args:
-        result: The result.
-    """
+    """Return the error that names the tables that were not judged, or not in full; None when there is none."""
     unjudged = [verdict for verdict in result.tables if not verdict.judged]
     if not unjudged and result.tables:
         return None
@@ -96,11 +85,7 @@ def not_judged_error(result: VerifyResult) -> NotJudgedError | None:
 
 
 def exit_code(result: VerifyResult) -> int:
-    """Return 1 if differences are left, 3 if something could not be judged, 0 if every topic equals its table.
-
-    Args:
-        result: The result.
-    """
+    """Return 1 if differences are left, 3 if something could not be judged, 0 if every topic equals its table."""
     if differences_error(result) is not None:
         return 1
     return 0 if not_judged_error(result) is None else NOT_JUDGED_EXIT

@@ -15,9 +15,6 @@ from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 def connect_replica(settings: ConnectionSettings) -> Any:
     """Open a connection to the replica.
 
-    Args:
-        settings: How to reach it.
-
     Raises:
         SourceError: It cannot be reached, or refuses the account.
     """
@@ -36,9 +33,6 @@ def connect_replica(settings: ConnectionSettings) -> Any:
 @contextlib.contextmanager
 def connect_views(cfg: ConnectorConfig) -> Iterator[Any]:
     """Open a connection to the server that tables are read from: the replica, or the source.
-
-    Args:
-        cfg: The connector's configuration.
 
     Raises:
         SourceError: It cannot be reached, or refuses the account.

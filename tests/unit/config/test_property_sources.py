@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -81,3 +83,28 @@ def test_the_environment_reads_declared_names_aliases_and_a_document() -> None:
     assert source.notes == ("the variable MYSQL_CDC_TOPIC_PREFX names no property; MYSQL_CDC_TOPIC_PREFIX would",)
     with pytest.raises(ConfigError, match="MYSQL_CDC_PROPERTIES"):
         sources.environment_source({"MYSQL_CDC_PROPERTIES": "{"})
+
+
+def test_the_connection_of_a_replica_alone_names_one() -> None:
+    kind = "io.debezium.connector.mysql.converters.TinyIntOneToBooleanConverter"
+    source = {"topic.prefix": "p", "database.hostname": "h", "database.user": "cdc", "database.ssl.mode": "required"}
+    # Settings of a converter begin with its name.
+    source |= {"kafka.bootstrap.servers": "k:1", "converters": "verify", "verify.type": kind}
+    named = {"verify.replica.database.hostname": "r:3307", "verify.replica.database.password": "of-replica"}
+    replica = sources.PropertySource("connection replica", named, is_private=True, is_replica=True)
+    cfg = sources.load_config([sources.params_source(source), replica])
+    for each in (cfg, cfg.at_server("elsewhere", 1)):
+        settings = each.replica_settings()
+        assert settings is not None and settings.address() == "r:3307" and settings.password.reveal() == "of-replica"
+        assert (settings.user, settings.ssl_mode, settings.driver_options) == ("", "preferred", ())
+    others = [
+        sources.params_source(named),
+        sources.connection_source("c", {}, named),
+        sources.environment_source({sources.ENV_DOCUMENT: json.dumps(named)}),
+    ]
+    for other in others:
+        for given in ([other], [other, replica]):
+            with pytest.raises(ConfigError, match="is no property of this place") as raised:
+                sources.load_config([sources.params_source(source), *given])
+            assert "of-replica" not in str(raised.value) and "replica_conn_id" in str(raised.value)
+    assert sources.load_config([sources.params_source(source)]).replica_settings() is None

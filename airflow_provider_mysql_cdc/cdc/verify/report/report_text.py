@@ -66,12 +66,7 @@ def report_text(result: VerifyResult) -> str:
 
 
 def verdict_sentence(result: VerifyResult, totals: VerdictTotals) -> str:
-    """Return the verdict in one sentence.
-
-    Args:
-        result: The result.
-        totals: Its totals.
-    """
+    """Return the verdict in one sentence."""
     prefix, judged = printable(result.prefix), ", as far as it can be judged" if unknown_by_reason(result) else ""
     chosen = " that was compared" if result.request.tables or result.earlier else ""
     tables = f"{_plural(totals.tables, 'table')} of {prefix}"
@@ -92,20 +87,12 @@ def verdict_sentence(result: VerifyResult, totals: VerdictTotals) -> str:
 
 
 def next_step(result: VerifyResult) -> str:
-    """Return what to do about all that is open; empty where nothing is.
-
-    Args:
-        result: The result.
-    """
+    """Return what to do about all that is open; empty where nothing is."""
     return "; ".join(step for step in (difference_step(result), unjudged_step(result)) if step)
 
 
 def difference_step(result: VerifyResult) -> str:
-    """Return what to do about the differences that are left; empty without any.
-
-    Args:
-        result: The result.
-    """
+    """Return what to do about the differences that are left; empty without any."""
     kinds = {kind for verdict in result.tables for kind in left_differences(verdict)}
     if not kinds:
         return ""
@@ -118,11 +105,7 @@ def difference_step(result: VerifyResult) -> str:
 
 
 def unjudged_step(result: VerifyResult) -> str:
-    """Return what to do about tables that were not judged in full; empty without any.
-
-    Args:
-        result: The result.
-    """
+    """Return what to do about tables that were not judged in full; empty without any."""
     if result.tables and all(verdict.judged for verdict in result.tables):
         return ""
     return (
@@ -132,38 +115,22 @@ def unjudged_step(result: VerifyResult) -> str:
 
 
 def counts_text(counts: Mapping[DifferenceKind, int]) -> str:
-    """Return counts as in ``missing 3, ghost 1``.
-
-    Args:
-        counts: Counts by kind.
-    """
+    """Return counts as in ``missing 3, ghost 1``."""
     return ", ".join(f"{kind} {count:,}" for kind, count in in_order(counts).items())
 
 
 def time_text(at_ms: int) -> str:
-    """Return a time in UTC.
-
-    Args:
-        at_ms: Milliseconds since 1970.
-    """
+    """Return a time in UTC."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def row_text(row: Mapping[str, Any]) -> str:
-    """Return a row on one line, without characters that a terminal or a log acts on.
-
-    Args:
-        row: Values by column.
-    """
+    """Return a row on one line, without characters that a terminal or a log acts on."""
     return printable(json.dumps(dict(row), ensure_ascii=False, default=str))
 
 
 def printable(text: str) -> str:
-    """Return a text in which characters that are not printable are escaped.
-
-    Args:
-        text: The text.
-    """
+    """Return a text in which characters that are not printable are escaped."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 

@@ -80,11 +80,7 @@ def bounded_json(
 
 
 def count_verdicts(result: VerifyResult) -> VerdictTotals:
-    """Return the totals.
-
-    Args:
-        result: The result.
-    """
+    """Return the totals."""
     findings: Counter[DifferenceKind] = Counter()
     repaired: Counter[DifferenceKind] = Counter()
     for verdict in result.tables:
@@ -106,11 +102,7 @@ def count_verdicts(result: VerifyResult) -> VerdictTotals:
 
 
 def in_order(counts: Mapping[DifferenceKind, int]) -> dict[DifferenceKind, int]:
-    """Return counts in the order in which the kinds are declared, without zeros.
-
-    Args:
-        counts: Counts by kind.
-    """
+    """Return counts in the order in which the kinds are declared, without zeros."""
     return {kind: counts[kind] for kind in DifferenceKind if counts.get(kind)}
 
 
@@ -133,11 +125,7 @@ def left_to_repair(verdict: TableVerdict) -> int:
 
 
 def tables_by_position(result: VerifyResult) -> dict[BinlogOffset, list[str]]:
-    """Return the positions at which tables were compared, in the order of the binlog, with the tables' names.
-
-    Args:
-        result: The result.
-    """
+    """Return the positions at which tables were compared, in the order of the binlog, with the tables' names."""
     tables: dict[BinlogOffset, list[str]] = {}
     for verdict in result.tables:
         tables.setdefault(verdict.offset or result.offset, []).append(verdict.table)
@@ -145,32 +133,20 @@ def tables_by_position(result: VerifyResult) -> dict[BinlogOffset, list[str]]:
 
 
 def position_text(result: VerifyResult) -> str:
-    """Return the position at which tables were compared, or the first and the last one.
-
-    Args:
-        result: The result.
-    """
+    """Return the position at which tables were compared, or the first and the last one."""
     positions = list(tables_by_position(result)) or [result.offset]
     first, last = (f"{offset.file}:{offset.pos}" for offset in (positions[0], positions[-1]))
     return first if len(positions) == 1 else f"{len(positions):,} positions from {first} to {last}"
 
 
 def most_different(result: VerifyResult) -> list[TableVerdict]:
-    """Return the verdicts with differences, those with the most first.
-
-    Args:
-        result: The result.
-    """
+    """Return the verdicts with differences, those with the most first."""
     different = [verdict for verdict in result.tables if verdict.different]
     return sorted(different, key=lambda verdict: (-sum(verdict.findings.values()), verdict.table))
 
 
 def unknown_by_reason(result: VerifyResult) -> dict[str, list[str]]:
-    """Return what cannot be judged, with the names of the tables that it holds for.
-
-    Args:
-        result: The result.
-    """
+    """Return what cannot be judged, with the names of the tables that it holds for."""
     tables: dict[str, list[str]] = {}
     for verdict in result.tables:
         for reason in verdict.unknown:

@@ -70,11 +70,7 @@ class VerdictKind(StrEnum):
 
 
 def verdict_of_all(verdicts: Iterable[VerdictKind]) -> VerdictKind:
-    """Return the verdict about several tables; without any nothing was judged.
-
-    Args:
-        verdicts: The verdict about each.
-    """
+    """Return the verdict about several tables; without any nothing was judged."""
     found = set(verdicts) or {VerdictKind.NOT_JUDGED}
     return next(each for each in (VerdictKind.DIFFERENT, VerdictKind.NOT_JUDGED, VerdictKind.EQUAL) if each in found)
 
@@ -341,8 +337,8 @@ class VerifyResult:
 
 
 def counts_json(counts: Mapping[DifferenceKind, int]) -> dict[str, int]:
-    """Return counts by kind as plain JSON."""
-    return {str(kind): count for kind, count in counts.items()}
+    """Return counts as plain JSON, in the order in which the kinds are declared, without zeros."""
+    return {str(kind): counts[kind] for kind in DifferenceKind if counts.get(kind)}
 
 
 def _finding_counts(record: Members, name: str) -> dict[DifferenceKind, int]:

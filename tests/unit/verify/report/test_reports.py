@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.verify.report.report_text import (
     MAX_DETAILED_TABLES,
     MAX_TABLE_LINES,
     WIDTH,
+    next_step,
     report_text,
 )
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import left_differences
@@ -106,6 +107,21 @@ def test_five_thousand_tables_stay_readable(different: bool) -> None:
     assert len(lines) <= (MAX_TABLE_LINES + MAX_DETAILED_TABLES * 13 + 20 if different else 8)
     if different:
         assert f"and {5_000 - MAX_TABLE_LINES:,} tables more with 4,950 differences" in lines
+
+
+@for_each(
+    ("repair", "tables", "steps"),
+    [
+        (RepairMode.NO, [ORDERS], ["repair=dry-run, then with repair=yes", "records stay in a topic"]),
+        (RepairMode.DRY_RUN, [ORDERS], ["to write the rows as they are now, run mysql_cdc_verify with repair=yes;"]),
+        (RepairMode.YES, [ORDERS, UNREAD], ["with repair=yes again", "mysql_cdc_snapshot with again=true"]),
+        (RepairMode.NO, [UNREAD], ["mysql_cdc_snapshot with again=true"]),
+        (RepairMode.YES, [replace(ORDERS, repaired=ORDERS.findings), CUSTOMERS], []),
+    ],
+)
+def test_what_is_open_has_a_next_step(repair: RepairMode, tables: list[TableVerdict], steps: list[str]) -> None:
+    told = next_step(verify_result(*tables, request=VerifyRequest(repair=repair)))
+    assert all(step in told for step in steps) and bool(told) is bool(steps)
 
 
 def test_the_most_different_tables_come_first() -> None:
