@@ -172,7 +172,7 @@ class TableChecksums:
         """Read a part of the topic; yield the blocks that are full."""
         for messages in read_messages(self._cfg, part.topic, part.partition, (part.start, part.end)):
             end, sample = messages[-1].offset() + 1, self._sample
-            chosen = messages if sample is None else [each for each in messages if sample.has(each.key())]
+            chosen = messages if sample is None else [message for message in messages if sample.has(message.key())]
             if self._records.add(chosen, part.partition, end):
                 yield from self._blocks.take_full()
         yield from self._blocks.take_full()
