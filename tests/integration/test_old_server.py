@@ -14,6 +14,7 @@ from kit.private_mysql import Pool, PrivateServer
 from kit.records import compacted, duplicates, payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
+from test_row_of_defaults import require_stored_defaults
 from test_ticdc_jobs import EMPTY, FULL, TYPES, Flat, require_rows, selected
 
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
@@ -246,3 +247,8 @@ def test_members_beyond_the_basic_plane(pipeline: Pipeline, old: Any, database: 
     found = {row["id"]: (row["e"], row["s"]) for row in compacted(pipeline.records("t")).values()}
     shown, real = ("?", "?"), ("😀", "🍕")
     assert found == {1: ("😀", "x,🍕"), 2: shown, 3: shown, 4: real, 5: real}
+
+
+@pytest.mark.req("SETUP-17", "TYPE-58")
+def test_defaults_of_an_empty_table(pipeline: Pipeline, old: Any, database: str) -> None:
+    require_stored_defaults(pipeline, old, database)

@@ -33,7 +33,7 @@ def default_text(default: Default, column: Column, context: DdlContext) -> str:
     if column.family is Family.BYTES:
         if default.kind is DefaultKind.NUMBER:
             return number_text(default.text)
-        if default.kind is DefaultKind.TEXT and default.text.isascii():
+        if default.kind is DefaultKind.TEXT and default.text.isascii() and default.introducer is None:
             return default.text
         return bytes_default(raw)
     if column.type_name != "BIT":
@@ -103,8 +103,7 @@ def member_text(literal: Default, charset: str, context: DdlContext) -> str:
     if charset == "binary":
         return raw.decode("latin-1")
     if written == "binary":
-        unit = UNICODE[charset][1] if charset in UNICODE else 1
-        return shown_text(bytes(-len(raw) % unit) + raw, charset)
+        return shown_text(_whole_units(raw, charset), charset)
     return within_charset(shown_text(raw, written), charset)
 
 
@@ -112,10 +111,10 @@ def as_string(literal: Default, context: DdlContext) -> Default:
     """Return a literal as a number or date is read from it: digits with a character set are a string, not a number.
 
     Args:
-        literal: The literal; ``_utf16 0x0037`` is returned as ``'7'``, others as they are.
+        literal: The literal; ``_utf16 0x0037`` is returned as ``'7'``, one without a character set as it is.
         context: Session context.
     """
-    if literal.introducer is None or literal.kind not in (DefaultKind.HEX, DefaultKind.BITS):
+    if literal.introducer is None:
         return literal
     raw, charset = literal_bytes(literal, context)
     return Default(DefaultKind.TEXT, raw.decode("latin-1") if charset == "binary" else shown_text(raw, charset))
@@ -128,14 +127,19 @@ def literal_bytes(literal: Default, context: DdlContext) -> tuple[bytes, str]:
         literal: A string, or the digits of a hexadecimal or bit literal.
         context: Session context.
     """
+    client, charset = context.client_charset, literal.introducer or context.literal_charset
     if literal.kind is DefaultKind.HEX:
-        digits = "0" + literal.text if len(literal.text) % 2 else literal.text
-        return bytes.fromhex(digits), literal.introducer or "binary"
-    if literal.kind is DefaultKind.BITS:
-        size = (len(literal.text) + 7) // 8
-        return int(literal.text or "0", 2).to_bytes(size, "big"), literal.introducer or "binary"
-    if literal.introducer:
-        return encode_lossy(literal.text, context.client_charset), literal.introducer
-    client, charset = context.client_charset, context.literal_charset
-    # Nothing is converted from or to bytes.
-    return encode_lossy(literal.text, client if "binary" in (client, charset) else charset), charset
+        raw, charset = bytes.fromhex("0" * (len(literal.text) % 2) + literal.text), literal.introducer or "binary"
+    elif literal.kind is DefaultKind.BITS:
+        raw = int(literal.text or "0", 2).to_bytes((len(literal.text) + 7) // 8, "big")
+        charset = literal.introducer or "binary"
+    else:
+        # Nothing is converted from or to bytes, or where the literal names its character set.
+        is_kept = literal.introducer or "binary" in (client, charset)
+        raw = encode_lossy(literal.text, client if is_kept else charset)
+    return (_whole_units(raw, charset) if literal.introducer else raw), charset
+
+
+def _whole_units(raw: bytes, charset: str) -> bytes:
+    """Return bytes filled up with zeros on the left to whole units of a character set (5.7.22 to 9.7.4)."""
+    return bytes(-len(raw) % UNICODE[charset][1]) + raw if charset in UNICODE else raw

@@ -27,6 +27,7 @@ NO_ZERO_IN_DATE = 1 << 23
 """Bit of ``sql_mode``: a date with a zero month or day is refused, or becomes the zero date."""
 _FLOAT = struct.Struct("<f")
 _FLOAT_DIGITS = 6
+_MAX_NUMBER_BYTES = 8  # of digits that are read as a number
 _DATE_SIZES = (6, 8, 12, 14)
 _WIDE = ("ucs2", "utf16", "utf16le", "utf32")
 _MAX_TIME_S = (838 * 60 + 59) * 60 + 59
@@ -50,6 +51,7 @@ def stored_default(default: Default, column: Column, context: DdlContext) -> str
     if store is None:
         return None
     try:
+        _require_no_question_mark(default, context)
         is_read = column.charset is None and column.family not in (Family.BIT, Family.BYTES)
         text = store(as_string(default, context) if is_read else default, column, context)
         text.encode()
@@ -58,10 +60,20 @@ def stored_default(default: Default, column: Column, context: DdlContext) -> str
     return text
 
 
+def _require_no_question_mark(default: Default, context: DdlContext) -> None:
+    """Raise ValueError for a ``?`` that a server printed, before 8.0.16 also for what is no text in utf8mb3."""
+    printed = context.server_layout or context.client_collation is None
+    if printed and default.kind is DefaultKind.TEXT and "?" in default.text:
+        raise ValueError("it may stand for another character, or a byte")
+
+
 def _number(default: Default, context: DdlContext) -> Decimal | float:
     """Return a literal's number: a float for one with an exponent, which is a DOUBLE, also where it has no fraction."""
     if default.kind in (DefaultKind.HEX, DefaultKind.BITS):
-        return Decimal(int.from_bytes(literal_bytes(default, context)[0], "big"))
+        raw = literal_bytes(default, context)[0].lstrip(b"\0")
+        if len(raw) > _MAX_NUMBER_BYTES:
+            raise ValueError("the server stores 2^63 - 1, or what sql_mode says")
+        return Decimal(int.from_bytes(raw, "big"))
     text = default.text.strip()
     if _REAL.fullmatch(text) is None:
         raise ValueError(text)
@@ -103,7 +115,7 @@ def _real(default: Default, column: Column, context: DdlContext) -> str:
         power = 10.0**column.scale
         value = math.floor(value) + round((value - math.floor(value)) * power) / power
     elif is_text and column.type_name == "FLOAT":
-        _require_all_digits(default.text)
+        _require_all_digits(default.text, context)
     if column.type_name == "FLOAT":
         value = _FLOAT.unpack(_FLOAT.pack(value))[0]
     too_large = column.scale is not None and abs(value) >= 10.0 ** ((column.length or 0) - column.scale)
@@ -125,10 +137,15 @@ def after_alter(column: Column) -> Column:
     return column if printed == value else replace(column, stored_default=None)
 
 
-def _require_all_digits(text: str) -> None:
-    """Raise ValueError for a FLOAT's six digits: the server prints no more of a number that has more."""
+def _require_all_digits(text: str, context: DdlContext) -> None:
+    """Raise ValueError for what a server may have printed of a FLOAT's number that has more than six digits.
+
+    In a statement that it wrote into the binlog those are all numbers, as it leaves out zeros at the end; in one that
+    was read, ``printed_defaults`` has filled up with them what the server did not tell.
+    """
     digits = text.lower().partition("e")[0].strip(" +-0" if "." not in text else " +-")
-    if len(digits.replace(".", "").lstrip("0")) == _FLOAT_DIGITS:
+    count = len(digits.replace(".", "").lstrip("0"))
+    if count == _FLOAT_DIGITS or (count and context.server_layout):
         raise ValueError("six digits")
 
 
@@ -160,15 +177,17 @@ def _bytes(default: Default, column: Column, context: DdlContext) -> str:
     length = column.length if column.length is not None else 1
     if len(raw) > length:
         raise ValueError("too long")
-    printed = context.server_layout or context.client_collation is None
-    if printed and default.kind is DefaultKind.TEXT and "?" in default.text:
-        raise ValueError("before 8.0.16 the server prints a ? for each byte that is no UTF-8")
     return (raw.ljust(length, b"\0") if column.type_name == "BINARY" else raw).decode("latin-1")
 
 
 def _member(default: Default, column: Column, context: DdlContext) -> str:
     text = member_text(default, column.charset or "", context)
-    return _matching(text if column.charset == "binary" else text.rstrip(" "), column)
+    member = _matching(text if column.charset == "binary" else text.rstrip(" "), column)
+    if default.kind is DefaultKind.NUMBER:
+        number = _whole(_number(default, context))
+        if 0 < number <= len(column.enum_values) and column.enum_values[number - 1] != member:
+            raise ValueError("MySQL 5.7.22 and 8.0.15 take the member of this number, 9.7.4 that of its text")
+    return member
 
 
 def _members(default: Default, column: Column, context: DdlContext) -> str:
@@ -176,7 +195,12 @@ def _members(default: Default, column: Column, context: DdlContext) -> str:
     if column.charset != "binary":
         text = text.rstrip(" ")
     named = {_matching(part, column) for part in text.split(",")} if text else set[str]()
-    return ",".join(member for member in column.enum_values if member in named)
+    shown = ",".join(dict.fromkeys(member for member in column.enum_values if member in named))
+    if default.kind is DefaultKind.NUMBER:
+        number = _whole(_number(default, context))
+        if shown != ",".join(m for i, m in enumerate(column.enum_values) if number >> i & 1):
+            raise ValueError("MySQL 5.7.22 and 8.0.15 take the number's bits for members, 9.7.4 its text")
+    return shown
 
 
 def _matching(text: str, column: Column) -> str:

@@ -8,6 +8,7 @@ _DATETIME = re.compile(
     r"(\d{1,4})[^\w\s](\d{1,2})[^\w\s](\d{1,2})(?:(?:T|\s+)(\d{1,2})(?:[^\w\s](\d{1,2}))?(?:[^\w\s](\d{1,2})(?:\.(\d*))?)?)?",
     re.ASCII,
 )
+_CLOCK = re.compile(r".*[T\s]\d{1,2}(?::\d{1,2}){0,2}(?:\.\d*)?", re.ASCII)
 _DATETIME_DIGITS = re.compile(r"(\d{4})(\d{2})(\d{2})(?:(\d{2})(\d{2})(\d{2})(?:\.(\d*))?)?", re.ASCII)
 _TIME = re.compile(r"(-?)(?:(\d+)\s+)?(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?", re.ASCII)
 _TIME_DIGITS = re.compile(r"(-?)()(\d{0,3}?)(\d{0,2}?)(\d{1,2})(?:\.(\d*))?", re.ASCII)
@@ -72,11 +73,13 @@ def split_time(text: str) -> tuple[str, int, str]:
         text: The literal's text; a date before the time does not count.
 
     Raises:
-        ValueError: The text is no time.
+        ValueError: The text is no time; or a date before it has zeros, or points divide the time (versions differ).
     """
     text = text.strip()
     if len(text) >= _LEAST_DATETIME and _DATETIME.fullmatch(text):
-        (_, _, _, hour, minute, second), fraction = split_datetime(text)
+        (_, month, day, hour, minute, second), fraction = split_datetime(text)
+        if not (month and day and _CLOCK.fullmatch(text)):
+            raise ValueError(text)
         return "", (hour * 60 + minute) * 60 + second, fraction[:READ_DIGITS]
     match = _TIME.fullmatch(text) or _TIME_DIGITS.fullmatch(text)
     if match is None:

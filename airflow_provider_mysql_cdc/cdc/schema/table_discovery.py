@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.model.java_order import java_sort_key
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.schema.enum_members import with_members
-from airflow_provider_mysql_cdc.cdc.schema.float_defaults import with_floats
+from airflow_provider_mysql_cdc.cdc.schema.printed_defaults import with_stored_defaults
 
 MANY_TABLES = 1_000
 """Tables that are not captured, from which on a line says that their structures are read: a second or more."""
@@ -301,7 +301,7 @@ def create_statement(conn: Any, table: TableId, log: Log) -> str:
     with conn.cursor() as cursor:
         cursor.execute(f"SHOW CREATE TABLE {table.quoted()}")
         statement = str(cursor.fetchone()[1])
-    statement = with_floats(conn, table, with_null(statement))
+    statement = with_stored_defaults(conn, table, with_null(statement))
     if (completed := with_members(conn, table, statement)) is not None:
         return completed
     log(

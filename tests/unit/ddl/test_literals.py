@@ -64,6 +64,13 @@ def test_members(definition: str, client: int, connection: int | None, members: 
         ("ENUM('a','1') DEFAULT 01", UTF8MB4, "1"),
         ("INT DEFAULT _utf16 0x0037", UTF8MB4, "7"),
         ("INT DEFAULT _binary b'110111'", UTF8MB4, "7"),
+        # Bytes are filled up on the left to whole characters (5.7.22 to 9.7.4).
+        ("VARCHAR(9) CHARACTER SET ucs2 DEFAULT _utf16 'abc'", LATIN1, "a\u6263"),
+        ("VARCHAR(9) DEFAULT _utf32 '0'", UTF8MB4, "0"),
+        ("CHAR(9) DEFAULT _ucs2 x'E9'", UTF8MB4, "é"),
+        ("VARBINARY(9) DEFAULT _utf16 '1'", UTF8MB4, "0x0031"),
+        ("ENUM('a','b') DEFAULT _utf16 'b'", UTF8MB4, "b"),
+        ("DECIMAL(5,2) DEFAULT _utf16 '7'", UTF8MB4, "7"),
     ],
 )
 def test_defaults(definition: str, client: int, default: str) -> None:
@@ -172,6 +179,13 @@ def test_members_of_ascii_keep_their_bytes_in_wider_character_sets(target: str, 
         "FLOAT DEFAULT '1.23457'",
         "FLOAT DEFAULT '-16777200'",
         "FLOAT DEFAULT '1.23457e-20'",
+        # MySQL 5.7.22 and 8.0.15 count members, 9.7.4 names one:
+        "ENUM('3','2','1') DEFAULT 1",
+        "ENUM('0','1') DEFAULT TRUE",
+        "SET('3','2','1') DEFAULT 1e0",
+        "SET('1','0') DEFAULT FALSE",
+        "TIME DEFAULT '2038-00-31 23:00:00'",
+        "TIME DEFAULT '2020-02-29 10.11.12.13'",
         # What only a sql_mode without STRICT_TRANS_TABLES accepts, and changes:
         "TINYINT DEFAULT 300",
         "INT UNSIGNED DEFAULT -1",
@@ -180,6 +194,9 @@ def test_members_of_ascii_keep_their_bytes_in_wider_character_sets(target: str, 
         "FLOAT(3,1) DEFAULT 100",
         "FLOAT DEFAULT 1e39",
         "BIT(4) DEFAULT 16",
+        "DECIMAL(65,1) DEFAULT X'010000000000000000'",
+        "DOUBLE DEFAULT 0xFFFFFFFFFFFFFFFFFF",
+        "DECIMAL(5,2) DEFAULT _utf32 ' .81'",
         "YEAR DEFAULT 1900",
         "VARCHAR(3) DEFAULT 'abcd'",
         "VARBINARY(3) DEFAULT 'abcd'",
@@ -219,7 +236,15 @@ def test_a_stored_default_after_a_conversion(definition: str, target: str, store
         ("DATE DEFAULT 41018", UTF8MB4, "2004-10-18"),
         ("DATE DEFAULT '41018'", UTF8MB4, None),
         ("VARBINARY(9) DEFAULT 'a?'", UTF8MB4, "a?"),
-        ("VARBINARY(9) DEFAULT 'a?'", None, None),  # SHOW CREATE TABLE of an old server
+        # SHOW CREATE TABLE of an old server
+        ("VARBINARY(9) DEFAULT 'a?'", None, None),
+        ("VARCHAR(9) DEFAULT 'a?'", None, None),
+        ("ENUM('?','a') DEFAULT '?'", None, None),
+        ("VARCHAR(9) DEFAULT 'a?'", UTF8MB4, "a?"),
+        ("ENUM('1','2') DEFAULT 2", UTF8MB4, "2"),
+        ("ENUM('0','1') DEFAULT FALSE", UTF8MB4, "0"),
+        ("SET('1','2') DEFAULT 2", UTF8MB4, "2"),
+        ("SET('?','a','?') CHARACTER SET latin1 DEFAULT '?'", UTF8MB4, "?"),
         ("CHAR(9) CHARACTER SET utf16 DEFAULT 1e2", UTF8MB4, None),
         ("ENUM('ı','i') COLLATE utf8mb4_turkish_ci DEFAULT 'I'", UTF8MB4, None),
         ("ENUM('a') COLLATE utf8mb4_turkish_ci DEFAULT 'a'", UTF8MB4, "a"),
@@ -246,3 +271,12 @@ def test_an_alter_leaves_six_digits_of_a_float(definition: str, statement: str, 
     tables = apply_ddl(state, statement, context).state.tables
     made = tables[TableId("d", "u" if "LIKE" in statement else "t")]
     assert made.columns[0].stored_default == stored
+
+
+@for_each(("layout", "stored"), [(True, None), (False, "1.5")])
+def test_a_float_in_a_statement_of_the_server_may_have_more_digits(layout: bool, stored: str | None) -> None:
+    """It leaves out zeros at the end of six digits: 1.5 for 1.5000001."""
+    context = DdlContext("d", client_collation=UTF8MB4, server_layout=layout)
+    state = apply_ddl(SchemaState(), "CREATE TABLE t (c FLOAT DEFAULT '1.5', z FLOAT DEFAULT '0')", context).state
+    (table,) = state.tables.values()
+    assert [c.stored_default for c in table.columns] == [stored, "0.0"]
