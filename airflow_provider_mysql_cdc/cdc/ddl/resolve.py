@@ -269,14 +269,14 @@ def with_charset(column: Column, target: DefaultCharset) -> Column:
 
 
 def _of_bytes(column: Column, type_name: str) -> Column:
-    """Return a column of text as the binary type that CONVERT TO CHARACTER SET binary makes of it."""
-    default, stored = column.default, column.stored_default
+    """Return a column of text as the binary type that CONVERT TO CHARACTER SET binary makes of it.
+
+    What is stored for a default is filled up with spaces or zeros, as sql_mode says, and cut in some versions.
+    """
+    default = column.default
     if default is not None and not column.default_is_expression:
         value = default.rstrip(" ") if column.type_name == "CHAR" else default
         default = bytes_default(encode_lossy(value, column.charset or ""))
-    if stored is not None:
-        raw = encode_lossy(stored, column.charset or "")
-        stored = (raw.ljust(column.length or 1, b"\0") if type_name == "BINARY" else raw).decode("latin-1")
     return replace(
         column,
         type_name=type_name,
@@ -286,7 +286,7 @@ def _of_bytes(column: Column, type_name: str) -> Column:
         length=column.length if column.type_name in ("CHAR", "VARCHAR") else None,
         default=default,
         declared_charset="",
-        stored_default=stored,
+        stored_default=None,
     )
 
 
@@ -298,6 +298,8 @@ def _default_member(column: Column, default: str | None, target: str) -> str | N
 
 
 def _converted_default(column: Column, target: str) -> str | None:
+    if target == "binary":
+        return None
     stored = _default_member(column, column.stored_default, target)
     return stored if stored is None or column.enum_values else within_charset(stored, target)
 

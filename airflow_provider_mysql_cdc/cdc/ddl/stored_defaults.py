@@ -235,7 +235,7 @@ def _rounded(fraction: str, digits: int, context: DdlContext) -> tuple[int, str]
 def _datetime(default: Default, column: Column, context: DdlContext) -> str:
     text = _temporal_text(default, context)
     if default.kind is DefaultKind.NUMBER:
-        text = all_digits(text)
+        text = all_digits(text.lstrip("0"))
     elif text.replace(".", "", 1).isdecimal() and text.strip("0.") and len(text.partition(".")[0]) not in _DATE_SIZES:
         raise ValueError("digits of a text are not filled up with zeros")
     parts, fraction = split_datetime(text)

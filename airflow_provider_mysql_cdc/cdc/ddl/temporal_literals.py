@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 _DATETIME = re.compile(
-    r"(\d{1,4})[^\w\s](\d{1,2})[^\w\s](\d{1,2})(?:(?:T|\s+)(\d{1,2})(?:[^\w\s](\d{1,2}))?(?:[^\w\s](\d{1,2})(?:\.(\d*))?)?)?",
+    r"(\d{1,4})[^\w\s](\d{1,2})[^\w\s](\d{1,2})(?:(?:T|\s+)(\d{1,2})(?:[^\w\s](\d{1,2})(?:[^\w\s](\d{1,2})(?:\.(\d*))?)?)?)?",
     re.ASCII,
 )
-_CLOCK = re.compile(r".*[T\s]\d{1,2}(?::\d{1,2}){0,2}(?:\.\d*)?", re.ASCII)
+_DATED_TIME = re.compile(r"\d{4}-\d\d-\d\d (\d\d:\d\d:\d\d(?:\.\d*)?)", re.ASCII)
 _DATETIME_DIGITS = re.compile(r"(\d{4})(\d{2})(\d{2})(?:(\d{2})(\d{2})(\d{2})(?:\.(\d*))?)?", re.ASCII)
 _TIME = re.compile(r"(-?)(?:(\d+)\s+)?(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?", re.ASCII)
 _TIME_DIGITS = re.compile(r"(-?)()(\d{0,3}?)(\d{0,2}?)(\d{1,2})(?:\.(\d*))?", re.ASCII)
@@ -73,14 +73,16 @@ def split_time(text: str) -> tuple[str, int, str]:
         text: The literal's text; a date before the time does not count.
 
     Raises:
-        ValueError: The text is no time; or a date before it has zeros, or points divide the time (versions differ).
+        ValueError: The text is no time; or a date before it has zeros, or another form, in which versions differ.
     """
     text = text.strip()
     if len(text) >= _LEAST_DATETIME and _DATETIME.fullmatch(text):
-        (_, month, day, hour, minute, second), fraction = split_datetime(text)
-        if not (month and day and _CLOCK.fullmatch(text)):
+        (_, month, day, *_), fraction = split_datetime(text)
+        dated = _DATED_TIME.fullmatch(text)
+        if dated is None or not (month and day):
             raise ValueError(text)
-        return "", (hour * 60 + minute) * 60 + second, fraction[:READ_DIGITS]
+        sign, seconds, _ = split_time(dated[1])
+        return sign, seconds, fraction[:READ_DIGITS]
     match = _TIME.fullmatch(text) or _TIME_DIGITS.fullmatch(text)
     if match is None:
         raise ValueError(text)

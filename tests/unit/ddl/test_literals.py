@@ -186,6 +186,9 @@ def test_members_of_ascii_keep_their_bytes_in_wider_character_sets(target: str, 
         "SET('1','0') DEFAULT FALSE",
         "TIME DEFAULT '2038-00-31 23:00:00'",
         "TIME DEFAULT '2020-02-29 10.11.12.13'",
+        "TIME DEFAULT '0001-1-29T0:00:12.9999994'",
+        "TIME DEFAULT '2020-02-29 23:60:00'",
+        "DATETIME DEFAULT '2020-02-29 10:11.'",
         # What only a sql_mode without STRICT_TRANS_TABLES accepts, and changes:
         "TINYINT DEFAULT 300",
         "INT UNSIGNED DEFAULT -1",
@@ -215,12 +218,12 @@ def test_what_the_server_stores_for_a_default_is_not_guessed(definition: str) ->
     [
         ("CHAR(3) DEFAULT 'ä '", "latin1", "ä"),
         ("VARCHAR(3) DEFAULT '語'", "latin1", "?"),
-        ("CHAR(4) DEFAULT 'ä'", "binary", "\u00c3\u00a4\0\0"),
-        ("VARCHAR(4) DEFAULT 'ä'", "binary", "\u00c3\u00a4"),
+        ("CHAR(4) DEFAULT 'ä'", "binary", None),
+        ("ENUM('ä','b') DEFAULT 'b'", "binary", None),
         ("ENUM('ä','b') DEFAULT 'B'", "latin1", "b"),
     ],
 )
-def test_a_stored_default_after_a_conversion(definition: str, target: str, stored: str) -> None:
+def test_a_stored_default_after_a_conversion(definition: str, target: str, stored: str | None) -> None:
     create, convert = f"CREATE TABLE t (c {definition})", f"ALTER TABLE t CONVERT TO CHARACTER SET {target}"
     state = apply_ddl(SchemaState(), f"{create}; {convert}", DdlContext("d", client_collation=UTF8MB4)).state
     assert next(iter(state.tables.values())).columns[0].stored_default == stored
@@ -234,6 +237,7 @@ def test_a_stored_default_after_a_conversion(definition: str, target: str, store
         ("DATE DEFAULT '00'", UTF8MB4, "0000-00-00"),
         ("DATE DEFAULT '123.2.3'", UTF8MB4, None),
         ("DATE DEFAULT 41018", UTF8MB4, "2004-10-18"),
+        ("DATE DEFAULT 0000421", UTF8MB4, "2000-04-21"),
         ("DATE DEFAULT '41018'", UTF8MB4, None),
         ("VARBINARY(9) DEFAULT 'a?'", UTF8MB4, "a?"),
         # SHOW CREATE TABLE of an old server
