@@ -77,11 +77,12 @@ def one_value(
     return member_text(record[1], col.name)
 
 
-def one_text(col: Column, data: bytes | None, options: DecoderOptions = DEFAULT) -> str:
+def one_text(col: Column, data: bytes | None, options: DecoderOptions = DEFAULT, null_text: str = "") -> str:
     """Return the JSON text of the only column of a text protocol row; data None means NULL. Avro as ``one_value``."""
-    if (both := sides(table(col), options)) is not None:
+    texts = EnvelopeText(null_text={col.name: null_text}) if null_text else NO_SCHEMA
+    if (both := sides(table(col), options, texts if null_text else None)) is not None:
         both.row(packet(data))
-    decode = compile_text_decoder(table(col), options, NO_SCHEMA)
+    decode = compile_text_decoder(table(col), options, texts)
     out: list[Any] = []
     decode(packet(data), 0, context(), out)
     return member_text(out[0][1], col.name)

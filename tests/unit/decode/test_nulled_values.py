@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from kit.cases import for_each
 from kit.decode_builder import column, one_text, one_value, table
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED, NulledValue, nulled_warning
+from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.table import Column
@@ -37,6 +40,23 @@ def test_each_value_that_becomes_null_is_noted(case: str) -> None:
         assert {*NULLED.take()} == {NulledValue("c", shown, mode)}
         assert one_text(col, shown.encode(), options) == "null"
         assert {*NULLED.take()} == {NulledValue("c", shown, mode)}
+
+
+@pytest.mark.req("TYPE-46", "TYPE-47")
+@for_each("case", CASES)
+def test_a_row_fails_where_a_default_stands_for_null(case: str) -> None:
+    """It is another value, which no reader could tell from the row's."""
+    col, wire, data, shown, mode = CASES[case]
+    col, default = replace(col, has_default=True, default="2000-01-02"), '"x"' if mode == "isostring" else "7"
+    options = DecoderOptions(time_mode=mode, replace_null_with_default=True)
+    NULLED.take()
+    with pytest.raises(ValueDecodeError, match=f"the default {default} would stand in its place"):
+        one_value(col, wire, data, options, default)
+    with pytest.raises(ValueDecodeError, match=f"the default {default} would stand in its place"):
+        one_text(col, shown.encode(), options, default)
+    assert NULLED.take() == []
+    assert one_value(col, wire, None, options, default) == default
+    assert one_value(col, wire, data, options) == "null"
 
 
 def test_a_value_that_is_null_or_fits_is_not_noted() -> None:

@@ -2,7 +2,8 @@
 
 As Debezium does, ``time.precision.mode`` ``connect`` and ``isostring`` write null for a TIME outside of a day, and
 ``nanoseconds`` for a DATETIME beyond 64 bits, if the column may be NULL. The event is kept, but its value is lost, so
-it is counted, and the first one of a column is logged.
+it is counted, and the first one of a column is logged. Where the column's default stands for NULL, which would be
+another value, the row fails.
 
 Generated code has no way to return them: it notes them here, each thread its own, and who decodes takes them after
 each event, or after each row of a snapshot. Who decodes rows again drops what was noted before.

@@ -164,17 +164,19 @@ def within_int64(column: Column, options: DecoderOptions, value: int | str, null
         null: JSON text of NULL.
 
     Raises:
-        ValueError: When it does not fit and the column is NOT NULL.
+        ValueError: When it does not fit and the column is NOT NULL, or its default stands for NULL.
     """
     if isinstance(value, str) or _INT64[0] <= value <= _INT64[1]:
         return value
-    if column.nullable:
+    if column.nullable and null == "null":
         day, rest = divmod(value, DAY_MICROS * 1000)
         NULLED.note(
             column, options, f"{temporal.date_text(day)} {temporal.clock_text(rest, _NANOS, column.length or 0)}"
         )
         return null
-    raise ValueError("the date does not fit 64-bit nanoseconds: use another time.precision.mode")
+    raise ValueError(
+        f"the date does not fit 64-bit nanoseconds{_stands_for_null(null)}: use another time.precision.mode"
+    )
 
 
 def _datetime_iso(request: TemporalRequest, digits: int, size: int) -> Render:
@@ -283,17 +285,22 @@ def time_of_day_text(column: Column, options: DecoderOptions, digits: int, value
         null: JSON text of NULL.
 
     Raises:
-        ValueError: When it is outside 00:00 to 24:00 and the column is NOT NULL.
+        ValueError: When it is outside 00:00 to 24:00 and the column is NOT NULL, or its default stands for NULL.
     """
     mode = options.time_mode
     if mode == "connect" and 0 <= value <= DAY_MICROS:
         return str(value // 1000)
     if mode == "isostring" and 0 <= value < DAY_MICROS:
         return f'"{temporal.time_iso(value, digits)}"'
-    if column.nullable:
+    if column.nullable and null == "null":
         NULLED.note(column, options, temporal.clock_text(value, _MICROS, digits))
         return null
-    raise ValueError(f"time.precision.mode={mode} cannot represent a TIME outside of one day: use another mode")
+    why = f"time.precision.mode={mode} cannot represent a TIME outside of one day{_stands_for_null(null)}"
+    raise ValueError(f"{why}: use another mode")
+
+
+def _stands_for_null(null: str) -> str:
+    return "" if null == "null" else f", and the default {null} would stand in its place"
 
 
 def _old_timestamp(request: TemporalRequest) -> ColumnRenderer:
