@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import gc
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -291,6 +293,9 @@ def new_admin(settings: Mapping[str, Any]) -> Admin:
 
 _ADMIN_POOL: ClientPool[Admin] = ClientPool()
 clear_at_fork(_ADMIN_POOL)
+# A client that is garbage in a circle waits for the collector. A child that collects it joins threads which it does not
+# have: it hangs or crashes (librdkafka 2.16), and Airflow's listeners fork the process of a task.
+os.register_at_fork(after_in_child=gc.freeze)
 atexit.register(_ADMIN_POOL.clear)
 
 

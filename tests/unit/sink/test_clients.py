@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import product
 
 import pytest
@@ -161,3 +163,25 @@ def test_a_reader_does_not_wait_for_messages_after_the_end() -> None:
     found = topic_reader._consume(shelf, "t", {0: 0}, {0: 2}, 60, ClientErrors({}))
     assert [record.offset for record in found] == [0, 1]
     assert shelf.waited == 0
+
+
+FORKING = """
+import gc, os, sys
+from confluent_kafka import Producer
+from airflow_provider_mysql_cdc.cdc.sink import clients
+gc.disable()
+circle = [Producer({"bootstrap.servers": "127.0.0.1:1"})]
+circle.append(circle)
+del circle
+child = os.fork()
+if not child:
+    signal = __import__("signal")
+    signal.alarm(5)
+    gc.collect()
+    os._exit(0)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0)
+"""
+
+
+def test_a_child_does_not_collect_the_clients_of_the_process_that_forked_it() -> None:
+    assert subprocess.run([sys.executable, "-c", FORKING], check=False).returncode == 0
