@@ -166,22 +166,23 @@ def test_a_reader_does_not_wait_for_messages_after_the_end() -> None:
 
 
 FORKING = """
-import gc, os, sys
-from confluent_kafka import Producer
+import gc, os
 from airflow_provider_mysql_cdc.cdc.sink import clients
 gc.disable()
-circle = [Producer({"bootstrap.servers": "127.0.0.1:1"})]
-circle.append(circle)
-del circle
+class Garbage:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        os._exit(1)
+Garbage()
 child = os.fork()
 if not child:
-    signal = __import__("signal")
-    signal.alarm(5)
     gc.collect()
     os._exit(0)
-os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-def test_a_child_does_not_collect_the_clients_of_the_process_that_forked_it() -> None:
+def test_a_child_collects_no_garbage_of_the_process_that_forked_it() -> None:
+    """Clients may be in it; whether their end hangs or crashes in the child is a matter of time."""
     assert subprocess.run([sys.executable, "-c", FORKING], check=False).returncode == 0
