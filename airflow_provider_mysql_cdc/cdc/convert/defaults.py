@@ -31,6 +31,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Column
 EPOCH_TEXT = "1970-01-01 00:00:00"
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DAY_US = 86_400_000_000
+_MAX_DIGITS = 400  # 1e999999999 as a whole number would not fit memory
 _INT_MAX, _LONG_MAX = 2**31 - 1, 2**63 - 1
 _FLOAT = struct.Struct("<f")
 _CURRENT_TIMESTAMP = re.compile(r"(CURRENT_TIMESTAMP|NOW|LOCALTIME|LOCALTIMESTAMP)(\s*\(\s*\d*\s*\))?", re.IGNORECASE)
@@ -98,7 +99,10 @@ def _integer_value(text: str) -> int:
         return int(bits[1] or bits[2] or "0", 2)
     if digits := _HEX.fullmatch(lowered):
         return int(digits[1] or digits[2] or "0", 16)
-    return int(Decimal(lowered).to_integral_value(ROUND_HALF_UP))
+    value = Decimal(lowered)
+    if value.adjusted() > _MAX_DIGITS:
+        raise ValueError(text)
+    return int(value.to_integral_value(ROUND_HALF_UP))
 
 
 def _integer(text: str, column: Column, modes: ct.TypeModes) -> Any:

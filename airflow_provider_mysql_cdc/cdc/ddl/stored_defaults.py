@@ -27,6 +27,7 @@ NO_ZERO_IN_DATE = 1 << 23
 """Bit of ``sql_mode``: a date with a zero month or day is refused, or becomes the zero date."""
 _FLOAT = struct.Struct("<f")
 _FLOAT_DIGITS = 6
+_MAX_EXPONENT = 400  # beyond that of a DOUBLE; as a whole number 1e999999999 would not fit memory
 _MAX_NUMBER_BYTES = 8  # of digits that are read as a number
 _DATE_SIZES = (6, 8, 12, 14)
 _WIDE = ("ucs2", "utf16", "utf16le", "utf32")
@@ -77,7 +78,12 @@ def _number(default: Default, context: DdlContext) -> Decimal | float:
     text = default.text.strip()
     if _REAL.fullmatch(text) is None:
         raise ValueError(text)
-    return float(text) if default.kind is DefaultKind.NUMBER and "e" in text.lower() else Decimal(text)
+    if default.kind is DefaultKind.NUMBER and "e" in text.lower():
+        return float(text)
+    value = Decimal(text)
+    if value.adjusted() > _MAX_EXPONENT:
+        raise ValueError("out of range")
+    return value
 
 
 def _whole(value: Decimal | float) -> int:
@@ -121,7 +127,7 @@ def _real(default: Default, column: Column, context: DdlContext) -> str:
     too_large = column.scale is not None and abs(value) >= 10.0 ** ((column.length or 0) - column.scale)
     if not math.isfinite(value) or too_large or (column.unsigned and value < 0):
         raise ValueError("out of range")
-    return repr(value)
+    return repr(value + 0.0 if column.unsigned else value)
 
 
 def after_alter(column: Column) -> Column:
@@ -217,6 +223,8 @@ def _matching(text: str, column: Column) -> str:
 def _temporal_text(default: Default, context: DdlContext) -> str:
     if default.kind in (DefaultKind.HEX, DefaultKind.BITS):
         return literal_bytes(default, context)[0].decode("latin-1").strip()
+    if default.kind is DefaultKind.TEXT and "+" in default.text:
+        raise ValueError("MySQL 5.7.22 reads no sign")
     return default.text.strip().lstrip("+")
 
 
