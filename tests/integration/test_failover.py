@@ -214,6 +214,37 @@ def test_a_transaction_that_was_skipped_on_a_server_in_between_is_refused(
         assert 75 not in {r["id"] for r in compacted(pipeline.records("t")).values() if r}
 
 
+def test_an_errant_transaction_that_was_read_as_an_empty_one_is_refused_and_repaired(
+    pipeline: Pipeline, pair: Pair, database: str
+) -> None:
+    """It was settled in the usual way, by an empty one on the primary; the replica is promoted with its row."""
+    replica, primary = pair.replica, pair.primary
+    pair.catch_up()
+    execute(replica.root, "SET GLOBAL super_read_only=OFF")
+    insert(replica.root, database, 78)
+    errant = f"{replica.uuid}:1"
+    execute(replica.root, "CREATE DATABASE elsewhere")
+    for number in (1, 2):
+        execute(
+            primary.root, f"SET gtid_next='{replica.uuid}:{number}'", "BEGIN", "COMMIT", "SET gtid_next='AUTOMATIC'"
+        )
+    insert(primary.root, database, 79)
+    pipeline.drain()
+    insert(primary.root, database, 80)
+    pipeline.drain()
+    for node in (replica, primary):
+        execute(node.root, "FLUSH BINARY LOGS")
+    pair.switch()
+    insert(pair.primary.root, database, 81)
+    follow(pipeline, pair)
+    error = refused(pipeline)
+    assert not error.can_retry and errant in error.why and "empty" in error.why and f"{database}.t" in error.why
+    carry_out(error, pipeline)
+    pipeline.drain()
+    have = {r["id"]: r["v"] for r in compacted(pipeline.records("t")).values() if r}
+    assert have == dict(rows(pair.primary.root, f"SELECT id, v FROM `{database}`.t")) and {78, 79, 80, 81} <= set(have)
+
+
 def test_a_server_without_gtids_is_refused(pipeline: Pipeline, pair: Pair, database: str) -> None:
     pair.catch_up()
     pair.replica.promote()

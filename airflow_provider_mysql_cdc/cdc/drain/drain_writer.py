@@ -347,6 +347,7 @@ class DrainWriter:
         if keyword.startswith("ROLLBACK"):
             require_no_rows(self.position, sql, event)
         if keyword.startswith(("COMMIT", "ROLLBACK")) and not sql[8:].strip(" ;"):
+            self.position.note_empty()
             self._end_counted(event, committed=keyword.startswith("COMMIT"))
             return
         if keyword.startswith(("SAVEPOIN", "ROLLBACK")):

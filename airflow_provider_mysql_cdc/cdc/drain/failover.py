@@ -9,8 +9,8 @@ it for the offset of the earlier batches; the schema history gets a copy of its 
 transaction that puts the plan in force. Nothing else in the pipeline knows of the change.
 
 Refused by name, before anything is written: the server lacks transactions that were drained, or has skipped one; it
-has purged some that were not; it has errant ones among those that were drained; it has no GTIDs, or the stored offset
-has none.
+has purged some that were not; it has errant ones among those that were drained, or changes in one that was empty; it
+has no GTIDs, or the stored offset has none.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, fetch_all, fetch_dicts
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, UNREGISTERED_SERVER_ID
-from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid, parse_query
+from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, current_offset
-from airflow_provider_mysql_cdc.cdc.binlog.stream import Event, open_stream
+from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl, in_any_case
-from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
+from airflow_provider_mysql_cdc.cdc.drain.empty_transactions import require_nothing_in_empty, statement_about_tables
 from airflow_provider_mysql_cdc.cdc.drain.gtid_search import GtidSearch
 from airflow_provider_mysql_cdc.cdc.drain.known_transaction import compare_transaction
-from airflow_provider_mysql_cdc.cdc.drain.refused_server import VERIFY_REMEDY, refused_server, reset_remedy
+from airflow_provider_mysql_cdc.cdc.drain.refused_server import VERIFY_REMEDY, refused_server, reset_remedy, shown_gtids
 from airflow_provider_mysql_cdc.cdc.drain.requested_position import last_file, previous_gtids_of, start_file
 from airflow_provider_mysql_cdc.cdc.drain.skipped_transactions import SkippedTransactions
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceError, SourceSettingError
@@ -98,9 +97,11 @@ def place_on_server(
     if not is_other_server(conn, offset):
         return offset
     stored = _stored_gtids(cfg, conn, offset)
-    found = _find(cfg, conn, offset, stored, stored, note)
+    found = _find(cfg, conn, offset, stored, stored, offset.read_empty, note)
     _require_same_transaction(cfg, conn, offset, offset.last_commit)
-    place = replace(found.place, gtids=str(found.gtids.stored), last_commit=offset.last_commit)
+    place = replace(
+        found.place, gtids=str(found.gtids.stored), last_commit=offset.last_commit, read_empty=offset.read_empty
+    )
     return with_fingerprint(conn, cfg.connection_settings(), place)
 
 
@@ -118,13 +119,16 @@ def position_on_server(cfg: ConnectorConfig, conn: Any, start: BinlogOffset, rea
         SourceError: The server refuses a query, or cannot be reached.
     """
     stored, reached_gtids = _stored_gtids(cfg, conn, start), _stored_gtids(cfg, conn, reached.offset)
-    found = _find(cfg, conn, start, reached_gtids, stored)
+    read_empty = reached.offset.read_empty
+    found = _find(cfg, conn, start, reached_gtids, stored, read_empty)
     if not reached.is_boundary and (reached.gtid is None or reached.gtid != found.gtids.next_gtid):
         raise _partly_committed_error(conn, start, stored, reached, found)
     last_commit = reached.offset.last_commit
     _require_same_transaction(cfg, conn, start, last_commit)
     boundary = found.place if reached_gtids == stored else found.boundary
-    offset = replace(boundary, gtids=str(found.gtids.stored), origin=None, last_commit=last_commit)
+    offset = replace(
+        boundary, gtids=str(found.gtids.stored), origin=None, last_commit=last_commit, read_empty=read_empty
+    )
     return replace(reached, offset=offset)
 
 
@@ -143,6 +147,7 @@ def _find(
     offset: BinlogOffset,
     wanted: GtidSet,
     stored: GtidSet,
+    read_empty: str | None,
     note: Log = lambda line: None,
 ) -> _Search:
     """Return the place of a GTID set in the server's binlog, which holds all that the set of an offset lacks."""
@@ -158,11 +163,15 @@ def _find(
         raise _no_gtids_error(conn, offset, f"the transaction at {found.anonymous} has no GTID")
     if found.gtids.errant:
         raise _errant_error(conn, offset, stored, found)
-    if skipped := wanted.subtract(wanted.subtract(found.skipped)).of_sources(cfg.counts_gtid_source):
+    skipped = wanted.subtract(wanted.subtract(found.skipped)).subtract(GtidSet.parse(read_empty))
+    if skipped := skipped.of_sources(cfg.counts_gtid_source):
         raise _skipped_error(conn, offset, stored, skipped)
     if unlogged := found.gtids.unread():
-        raise _no_gtids_error(conn, offset, f"its binlog does not contain {_shown(unlogged)}, which it has executed")
+        raise _no_gtids_error(
+            conn, offset, f"its binlog does not contain {shown_gtids(unlogged)}, which it has executed"
+        )
     _require_no_statements(conn, offset, stored, found)
+    require_nothing_in_empty(cfg, conn, offset, read_empty, note)
     if line := _uncounted_line(cfg, absent, lost, found.gtids):
         note(line)
     return found
@@ -206,7 +215,7 @@ def change_line(offset: BinlogOffset, place: BinlogOffset, address: str) -> str:
     """
     return (
         f"the stream goes on at server {place.server_uuid} ({address}) at {place}, which is the place of {offset} of "
-        f"server {offset.server_uuid}: both have executed exactly {_shown(GtidSet.parse(place.gtids))} there"
+        f"server {offset.server_uuid}: both have executed exactly {shown_gtids(GtidSet.parse(place.gtids))} there"
     )
 
 
@@ -233,7 +242,7 @@ def _search_start(conn: Any, names: list[str], wanted: GtidSet, purged: GtidSet)
 
     In files that begin behind the whole set there may be transactions without a GTID (gtid_mode was off for a while).
     """
-    file, previous = start_file(conn, names, wanted.union(purged), _shown(wanted))
+    file, previous = start_file(conn, names, wanted.union(purged), shown_gtids(wanted))
     if not previous.contains(wanted):
         return file, previous
     earlier = last_file(conn, names[: names.index(file)], lambda before: not before.contains(wanted))
@@ -258,7 +267,7 @@ def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet, f
         for event in stream.events(end, unused=no_rows):
             skipped.take(event)
             is_doubtful = event.type == c.QUERY_EVENT and gtid is not None and search.is_out_of_order(gtid)
-            if gtid is not None and is_doubtful and (sql := _statement_about_tables(cfg, event)):
+            if gtid is not None and is_doubtful and (sql := statement_about_tables(cfg, event)):
                 statements[gtid] = sql
             if event.type not in c.GTID_EVENTS:
                 continue
@@ -284,12 +293,6 @@ def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet, f
     return _Search(place, boundary, search, anonymous, statements, skipped.found())
 
 
-def _statement_about_tables(cfg: ConnectorConfig, event: Event) -> str | None:
-    query = parse_query(event)
-    relevance = classify_ddl(query.sql, DdlContext.from_query(query), in_any_case(cfg.needs_schema), cfg.needs_database)
-    return query.sql if relevance.relevant else None
-
-
 def _require_no_statements(conn: Any, offset: BinlogOffset, stored: GtidSet, found: _Search) -> None:
     """Refuse statements about captured tables that the structures would lack, or get twice."""
     search = found.gtids
@@ -308,7 +311,7 @@ def _require_no_statements(conn: Any, offset: BinlogOffset, stored: GtidSet, fou
 def _uncounted_line(cfg: ConnectorConfig, absent: GtidSet, lost: GtidSet, search: GtidSearch) -> str | None:
     """Return the line of the log about transactions that do not count; None where the servers have the same ones."""
     parts = [
-        f"{text} {_shown(gtids)}"
+        f"{text} {shown_gtids(gtids)}"
         for text, gtids in (
             ("lacks", absent),
             ("has purged", lost),
@@ -343,11 +346,11 @@ def _missing_error(
     replica = _is_replica(conn)
     rest = reset_remedy(stored.subtract(missing).union(purged))
     remedy = f"if this server has lost them for good, continue with what it has: {rest}"
-    unread = f"; and it has purged {_shown(purged)}, which the stream has not read" if purged else ""
+    unread = f"; and it has purged {shown_gtids(purged)}, which the stream has not read" if purged else ""
     return refused_server(
         conn,
         offset,
-        f"gtid_executed lacks {_shown(missing)}, whose changes are in the topics already{unread}",
+        f"gtid_executed lacks {shown_gtids(missing)}, whose changes are in the topics already{unread}",
         f"run the task again when the replica has executed them; {remedy}" if replica else remedy,
         retriable=replica,
     )
@@ -357,7 +360,7 @@ def _purged_error(conn: Any, offset: BinlogOffset, stored: GtidSet, lost: GtidSe
     return refused_server(
         conn,
         offset,
-        f"it has purged {_shown(lost)}, which the stream has not read",
+        f"it has purged {shown_gtids(lost)}, which the stream has not read",
         "let database.hostname lead to a server that still has them; or leave them out: "
         + reset_remedy(stored.union(lost)),
     )
@@ -367,8 +370,8 @@ def _errant_error(conn: Any, offset: BinlogOffset, stored: GtidSet, found: _Sear
     return refused_server(
         conn,
         offset,
-        f"it has executed {_shown(found.gtids.errant)}, which the stream has not read, before transactions that it has "
-        f"read; the first one is at {found.place}",
+        f"it has executed {shown_gtids(found.gtids.errant)}, which the stream has not read, before transactions that "
+        f"it has read; the first one is at {found.place}",
         "let database.hostname lead to a server without them; or leave them out: "
         + reset_remedy(stored.union(found.gtids.errant)),
     )
@@ -378,9 +381,9 @@ def _skipped_error(conn: Any, offset: BinlogOffset, stored: GtidSet, skipped: Gt
     return refused_server(
         conn,
         offset,
-        f"it has executed {_shown(skipped)} as empty transactions of another server than the one they come from, as "
-        "somebody makes them who skips a transaction (SET gtid_next): unless they were empty where the stream has read "
-        "them, their changes are in the topics, and not in its tables",
+        f"it has executed {shown_gtids(skipped)} as empty transactions of another server than the one they come from, "
+        "as somebody makes them who skips a transaction (SET gtid_next), and the stream has not read them as empty "
+        "ones: their changes may be in the topics, and not in its tables",
         "let database.hostname lead to a server that has executed them; or continue with what this one has: "
         + reset_remedy(stored),
     )
@@ -397,11 +400,6 @@ def _partly_committed_error(
         "let database.hostname lead to the former server until the batch is complete; or give the batch up, whose "
         "committed records may come a second time: " + reset_remedy(stored),
     )
-
-
-def _shown(gtids: GtidSet) -> str:
-    text = str(gtids)
-    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
 
 
 def _is_replica(conn: Any) -> bool:

@@ -9,6 +9,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
 from airflow_provider_mysql_cdc.cdc.model.gtid import MAX_COPIED_CHARS, GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
+_SHOWN_CHARS = 300
 VERIFY_REMEDY = "then trigger mysql_cdc_verify with repair=yes, because topics may differ from this server's tables"
 
 
@@ -42,3 +43,13 @@ def reset_remedy(gtids: GtidSet) -> str:
     text = str(gtids)
     requested = text if text and len(text) <= MAX_COPIED_CHARS else "current"
     return f"trigger mysql_cdc_reset_offset with offset={requested}, {VERIFY_REMEDY}"
+
+
+def shown_gtids(gtids: GtidSet) -> str:
+    """Return the text of a set for a message.
+
+    Args:
+        gtids: The set.
+    """
+    text = str(gtids)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."

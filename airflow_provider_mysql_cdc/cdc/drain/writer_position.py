@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
+from airflow_provider_mysql_cdc.cdc.model.gtid import MOST_READ_EMPTY, GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition, compare_offsets
 
 _HEADER_AND_CHECKSUM = 23
+_BEGIN_AND_COMMIT = 2
 
 
 @dataclass(slots=True)
@@ -48,9 +50,10 @@ class WriterPosition:
     file: str = field(init=False)
     pos: int = field(init=False)
     _boundary: BinlogOffset | None = field(init=False)
+    _read_empty: GtidTracker = field(init=False)
 
     def __post_init__(self) -> None:
-        self._boundary = self.start
+        self._boundary, self._read_empty = self.start, GtidTracker(self.start.read_empty or "")
         self.file, self.pos = self.start.file, self.start.pos
 
     @property
@@ -131,10 +134,18 @@ class WriterPosition:
         boundary = self.boundary
         gtid, commit_us = self.last_commit
         last_commit = f"{gtid}@{commit_us}" if gtid is not None and commit_us > 0 else self.start.last_commit
-        offset = replace(boundary.with_position(boundary.file, boundary.pos, gtids), last_commit=last_commit)
+        read_empty = self._read_empty.gtid_set().newest(MOST_READ_EMPTY)
+        self._read_empty = GtidTracker(str(read_empty))
+        boundary = boundary.with_position(boundary.file, boundary.pos, gtids)
+        offset = replace(boundary, last_commit=last_commit, read_empty=str(read_empty) or None)
         if not self.events and not self.statements:
             return ResumePosition(offset)
         return ResumePosition(offset, self.events, self.statements, self.last_transaction[1], self.row_bytes)
+
+    def note_empty(self) -> None:
+        """Remember the transaction that ends if it has nothing but BEGIN and COMMIT."""
+        if self.gtid is not None and not self.events and self.statements == _BEGIN_AND_COMMIT:
+            self._read_empty.add(self.gtid)
 
     def is_before_resume(self) -> bool:
         """Return whether an earlier attempt committed more than was read so far; nothing may be committed then."""

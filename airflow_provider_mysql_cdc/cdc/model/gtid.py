@@ -19,6 +19,8 @@ GtidIntervals = tuple[GtidInterval, ...]
 
 MAX_COPIED_CHARS = 4000
 """Characters of a set's text that a person is to copy out of an error, at most."""
+MOST_READ_EMPTY = 200
+"""Intervals of GTIDs that are remembered of transactions that were read as empty ones, at most: the newest."""
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
 _INTERVAL = re.compile(r"([0-9]+)(?:-([0-9]+))?")
@@ -109,6 +111,18 @@ class GtidSet:
             wanted: Says of a server's uuid whether its GTIDs are wanted.
         """
         return GtidSet({tsid: intervals for tsid, intervals in self.sets.items() if wanted(tsid[0])})
+
+    def newest(self, most: int) -> GtidSet:
+        """Return the set with as many intervals; what it loses are the lowest numbers of who has most of them.
+
+        Args:
+            most: How many it may have.
+        """
+        sets = dict(self.sets)
+        while sum(map(len, sets.values())) > most:
+            longest = max(sets, key=lambda tsid: len(sets[tsid]))
+            sets[longest] = sets[longest][1:]
+        return GtidSet({tsid: intervals for tsid, intervals in sets.items() if intervals})
 
     def has_tags(self) -> bool:
         """Return whether any GTID has a tag."""

@@ -98,6 +98,8 @@ class BinlogOffset:
         last_commit: GTID of the last transaction that was read before the place, ``@``, and the microseconds since the
             epoch at which the server that executed it first committed it: a GTID that is used again after a RESET has
             another time. None when not known.
+        read_empty: GTIDs of transactions before the place that were read as empty ones, without a change or a
+            statement: another server may have changes under them. None when there are none.
     """
 
     file: str
@@ -106,6 +108,7 @@ class BinlogOffset:
     server_uuid: str | None = None
     origin: str | None = None
     last_commit: str | None = field(default=None, compare=False)
+    read_empty: str | None = field(default=None, compare=False)
 
     def key(self) -> tuple[int, int]:
         """Return (file number, position); only ``compare_offsets`` and its kin may compare it, which ask whose it
@@ -130,7 +133,7 @@ class BinlogOffset:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         data = {"file": self.file, "pos": self.pos, "gtids": self.gtids, "server_uuid": self.server_uuid}
-        optional = {"origin": self.origin, "last_commit": self.last_commit}
+        optional = {"origin": self.origin, "last_commit": self.last_commit, "read_empty": self.read_empty}
         return data | {name: value for name, value in optional.items() if value is not None}
 
     @classmethod
@@ -141,14 +144,15 @@ class BinlogOffset:
             DamagedRecordError: It is something else.
         """
         record = as_members(data)
-        gtids = record.text_or_none("gtids")
-        if gtids is not None and not _is_gtid_set(gtids):
-            raise record.member_error("gtids", "a GTID set")
+        gtids, read_empty = record.text_or_none("gtids"), record.text_or_none("read_empty")
+        for name, text in (("gtids", gtids), ("read_empty", read_empty)):
+            if text is not None and not _is_gtid_set(text):
+                raise record.member_error(name, "a GTID set")
         server, origin = record.text_or_none("server_uuid"), record.text_or_none("origin")
         last_commit = record.text_or_none("last_commit")
         if last_commit is not None and _LAST_COMMIT.fullmatch(last_commit) is None:
             raise record.member_error("last_commit", "a GTID and a time, as in uuid:1@1700000000000000")
-        return cls(binlog_file(record, "file"), record.integer("pos"), gtids, server, origin, last_commit)
+        return cls(binlog_file(record, "file"), record.integer("pos"), gtids, server, origin, last_commit, read_empty)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.pos}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +27,7 @@ from airflow_provider_mysql_cdc.cdc.commit.takeover import read_as_planner
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import topic_record
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.field import MAX_SHOWN_LENGTH
+from airflow_provider_mysql_cdc.cdc.drain.failover import is_other_server
 from airflow_provider_mysql_cdc.cdc.drain.requested_position import position_at, position_of_gtids, with_executed_gtids
 from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import history_covers, write_schemas
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -88,9 +90,12 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
             epoch = max(stored.epoch if stored else 0, plan.epoch if plan else 0) + 1
             if plan is not None and ledger_before is not None and not ledger_before.complete():
                 log(f"{plan.kind} {plan.epoch} ({plan.start} to {plan.end}, {plan.owner}) is discarded")
+            drained = _drained_offset(stored, ledger_before)
             # A recreated history does not have the statements that were drained.
-            drained = None if history_difference(cfg, ledger_before) else _drained_offset(stored, ledger_before)
-            offset = _ensure_structures(cfg, conn, job, offset, find_target, epoch, drained, to, log)
+            recorded = None if history_difference(cfg, ledger_before) else drained
+            offset = _ensure_structures(cfg, conn, job, offset, find_target, epoch, recorded, to, log)
+            if drained is not None and not is_other_server(conn, drained):
+                offset = replace(offset, read_empty=drained.read_empty)
             now_ms = time.time_ns() // 1_000_000
             lock.require()
             signal_records = signals_taken_records(job, ledger_before, epoch) if ledger_before is not None else []

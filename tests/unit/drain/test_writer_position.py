@@ -10,11 +10,13 @@ from kit.cases import for_each
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, ServerChangedError
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 
 # B begins a transaction, D is the structure of a CREATE TABLE ... SELECT, R a row event, E the end.
 STEPS = "BDRRREBRREBEBDRE"
-GTID = "3e11fa47-71ca-11e1-9e33-c80aa9429562:8"
+SOURCE = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+GTID = f"{SOURCE}:8"
 BEFORE = BinlogOffset("b.000001", 100, None, "s")
 
 
@@ -112,3 +114,24 @@ def test_a_place_has_no_last_transaction_of_another() -> None:
     assert BinlogOffset.from_json(offset.to_json()).last_commit == f"{GTID}@5" and offset == BEFORE
     with pytest.raises(DamagedRecordError, match="last_commit"):
         BinlogOffset.from_json({**offset.to_json(), "last_commit": "soon"})
+
+
+def test_empty_transactions_are_remembered() -> None:
+    """Those of BEGIN and COMMIT only; the newest, if there are many."""
+    start = replace(BEFORE, read_empty=f"{SOURCE}:5")
+    position = WriterPosition(start)
+    for number, statements, events in ((6, 2, 0), (8, 3, 0), (10, 2, 1), (12, 2, 0)):
+        position.gtid, position.statements, position.events = f"{SOURCE}:{number}", statements, events
+        position.note_empty()
+        position.move_to("b.000001", 100 * number)
+    read = position.reached(None)
+    assert read.offset.read_empty == f"{SOURCE}:5-6:12"
+    assert ResumePosition.from_json(read.to_json()).offset.read_empty == f"{SOURCE}:5-6:12"
+    assert WriterPosition(BEFORE).reached(None).offset.read_empty is None
+    for number in range(100, 700, 2):
+        position.gtid, position.statements = f"{SOURCE}:{number}", 2
+        position.note_empty()
+    kept = GtidSet.parse(position.reached(None).offset.read_empty)
+    assert kept.contains(f"{SOURCE}:698") and not kept.contains(f"{SOURCE}:5") and len(str(kept)) < 1000
+    with pytest.raises(DamagedRecordError, match="read_empty"):
+        BinlogOffset.from_json({**start.to_json(), "read_empty": "none"})
