@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from kit.failover_rig import assert_exact, carry_out, committed, follow, insert, refused
-from kit.private_mysql import Pool
-from kit.replication import Pair, start_replica, wait_for_gtids
+from kit.private_mysql import Pool, running_server
+from kit.replication import Node, Pair, start_replica, wait_for_gtids
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
@@ -119,6 +119,25 @@ def test_a_promoted_replica_whose_filters_leave_captured_rows_out_is_refused(
     carry_out(error, pipeline)
     pipeline.drain()
     assert committed(pipeline).server_uuid == pair.primary.uuid
+
+
+@pytest.mark.exhaustive
+def test_an_option_that_is_given_twice_is_two_entries_once_rows_came_through(
+    pipeline: Pipeline, pair: Pair, database: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The server shows it as one name with a comma; the one table that came shows what the other entry is, too."""
+    options = {"server_id": "13", "replicate_wild_do_table": f"{database}.%\nreplicate_wild_do_table=mysql.%"}
+    with running_server(tmp_path_factory, "9.7", options) as server:
+        third = Node(server)
+        third.follow(pair.primary)
+        third.catch_up(pair.primary.gtids)
+        insert(pair.primary.root, database, 90)
+        third.catch_up(pair.primary.gtids)
+        third.promote()
+        pipeline.properties.update(server.properties())
+        insert(third.root, database, 91)
+        pipeline.drain()
+        assert_exact(pipeline, third.root, database)
 
 
 def test_filters_of_other_tables_do_not_matter(pipeline: Pipeline, pair: Pair, database: str) -> None:

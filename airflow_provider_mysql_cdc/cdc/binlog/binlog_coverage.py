@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_all, fetch_dicts
-from airflow_provider_mysql_cdc.cdc.binlog.filter_lists import EITHER, YES, FilterLists
-from airflow_provider_mysql_cdc.cdc.binlog.logged_databases import logged_databases
+from airflow_provider_mysql_cdc.cdc.binlog.filter_lists import EITHER, NO, YES, FilterLists
+from airflow_provider_mysql_cdc.cdc.binlog.logged_tables import read_logged_tables
 from airflow_provider_mysql_cdc.cdc.binlog.position import binlog_status
 from airflow_provider_mysql_cdc.cdc.errors import SourceError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -133,12 +133,17 @@ def databases_left_out(
         SourceError: The binlog cannot be read.
     """
     answers = {database: lists.leaves_out_database(database) for database in databases}
-    doubtful = frozenset(database for database, answer in answers.items() if answer == EITHER)
+    doubtful = {database for database, answer in answers.items() if answer == EITHER}
+
+    def is_told(table: TableId) -> bool:
+        nonlocal lists
+        lists = lists.told_by(table)
+        doubtful.difference_update([name for name in doubtful if lists.leaves_out_database(name) == NO])
+        return not doubtful
+
     if doubtful:
-        doubtful -= lists.shown_logged(
-            doubtful, logged_databases(conn, settings, lambda seen: doubtful == lists.shown_logged(doubtful, seen))
-        )
-    return frozenset(database for database, answer in answers.items() if answer == YES), doubtful
+        read_logged_tables(conn, settings, is_told)
+    return frozenset(database for database, answer in answers.items() if answer == YES), frozenset(doubtful)
 
 
 def replica_channels(conn: Any) -> Iterator[ReplicaChannel]:

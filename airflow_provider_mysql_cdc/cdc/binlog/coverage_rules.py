@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import is_replica_updates_logged
-from airflow_provider_mysql_cdc.cdc.binlog.logged_databases import SEARCHED_MB
+from airflow_provider_mysql_cdc.cdc.binlog.logged_tables import SEARCHED_MB
 from airflow_provider_mysql_cdc.cdc.binlog.server_facts import RunRequirements, ServerFacts, error_finding
 from airflow_provider_mysql_cdc.cdc.errors import SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.finding import WARNING, Finding

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, folded_name
 
 Answers = frozenset[bool]
 YES, NO, EITHER = frozenset({True}), frozenset({False}), frozenset({True, False})
+_SEPARATOR = "\0"
+"""A comma that is known to separate two entries; no name contains it."""
 _LIKE = {"%": ".*", "_": "."}
 _KINDS = (
     "do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "wild_ignore_table", "rewrite_db",
@@ -34,10 +35,12 @@ class FilterLists:
     Args:
         texts: Each list as the server shows it, by its name without ``binlog_`` or ``replicate_``, in lower case.
         ignores_case: Whether lower_case_table_names is not 0.
+        passed: Databases of which rows were not left out.
     """
 
     texts: Mapping[str, str] = field(default_factory=dict)
     ignores_case: bool = False
+    passed: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, named: Iterable[tuple[str, str]], *, ignores_case: bool) -> FilterLists:
@@ -56,22 +59,39 @@ class FilterLists:
             database: Its name.
             commas: Whether entries may contain commas.
         """
-        if do_db := self.texts.get("do_db"):
-            return frozenset(not listed for listed in self._listed(do_db, database, self._equal, commas))
-        return self._listed(self.texts.get("ignore_db", ""), database, self._equal, commas)
+        if self._folded(database) in self.passed:
+            return NO
+        if self.texts.get("do_db"):
+            return frozenset(not listed for listed in self._listed("do_db", database, commas))
+        return self._listed("ignore_db", database, commas)
 
-    def shown_logged(self, databases: Iterable[str], seen: Iterable[str]) -> frozenset[str]:
-        """Return those of some databases that are logged: rows of them are, or of their neighbours in ``do_db``.
+    def told_by(self, passed: TableId) -> FilterLists:
+        """Return what is known of the lists when rows of a table were not left out.
+
+        With ``do_db=a,b`` and rows of ``a``, ``a`` is an entry, and so is ``b``.
 
         Args:
-            databases: Their names.
-            seen: Databases of which rows were logged; with ``a,b`` and rows of ``a``, ``b`` is an entry, too.
+            passed: The table.
         """
-        logged = {self._folded(name) for name in seen}
-        names = [self._folded(name) for name in self.texts.get("do_db", "").split(",")]
-        runs = [list(run) for _, run in groupby(names, logged.__contains__)]
-        logged.update(run[0] for run in runs if len(run) == 1)
-        return frozenset(name for name in databases if self._folded(name) in logged)
+        texts = dict(self.texts)
+        for kinds, name in ((("do_db",), passed.db), (("do_table", "wild_do_table"), str(passed))):
+            found = [(kind, cut) for kind in kinds for cut in self._cuts(kind, texts.get(kind, ""), name)]
+            if len(found) == 1:  # no other entry lets it pass
+                texts |= found
+        return replace(self, texts=texts, passed=self.passed | {self._folded(passed.db)})
+
+    def _cuts(self, kind: str, text: str, name: str) -> Iterator[str]:
+        """Yield a list as it is if an entry of it is the one that matches a name, for each that may be one."""
+        segments = text.split(_SEPARATOR)
+        for number, segment in enumerate(segments):
+            parts = segment.split(",")
+            for first, last in _runs(parts, name.count(",") + 1, kind != "do_db"):
+                if True in self._matches(kind, ",".join(parts[first:last]), name):
+                    pieces = (",".join(some) for some in (parts[:first], parts[first:last], parts[last:]) if some)
+                    yield _SEPARATOR.join([*segments[:number], *pieces, *segments[number + 1 :]])
+
+    def _matches(self, kind: str, entry: str, name: str) -> Answers:
+        return self._is_like(entry, name) if kind.startswith("wild") else self._equal(entry, name)
 
     def leaves_out(self, table: TableId, *, commas: bool = True) -> Answers:
         """Return whether rows of a table may be left out, or come under another name, or others under its name.
@@ -89,37 +109,35 @@ class FilterLists:
 
     def _by_table(self, table: TableId, commas: bool) -> Answers:
         answers: set[bool] = set()
-        for kind, is_left_out, matches in (
-            ("do_table", False, self._equal),
-            ("ignore_table", True, self._equal),
-            ("wild_do_table", False, self._is_like),
-            ("wild_ignore_table", True, self._is_like),
-        ):
-            listed = self._listed(self.texts.get(kind, ""), str(table), matches, commas, dotted=True)
+        for kind in ("do_table", "ignore_table", "wild_do_table", "wild_ignore_table"):
+            listed = self._listed(kind, str(table), commas)
             if True in listed:
-                answers.add(is_left_out)
+                answers.add("ignore" in kind)
             if False not in listed:
                 return frozenset(answers)
         return frozenset(answers | {"do_table" in self.texts or "wild_do_table" in self.texts})
 
-    def _listed(
-        self, text: str, name: str, matches: Callable[[str, str], Answers], commas: bool, *, dotted: bool = False
-    ) -> Answers:
+    def _listed(self, kind: str, name: str, commas: bool) -> Answers:
         """Return whether an entry of a list matches a name.
 
         Args:
-            text: The list.
+            kind: The list.
             name: The name.
-            matches: Compares an entry with it.
             commas: Whether entries may contain commas.
-            dotted: Whether each entry contains a dot: those of tables.
         """
-        if not text:
-            return NO
+        text = self.texts.get(kind, "")
+        found = [self._listed_in(kind, segment, name, commas) for segment in text.split(_SEPARATOR) if segment]
+        return YES if YES in found else EITHER if EITHER in found else NO
+
+    def _listed_in(self, kind: str, text: str, name: str, commas: bool) -> Answers:
         parts = text.split(",")
-        runs = _runs(parts, name.count(",") + 1, dotted) if commas else parts
-        found = [matches(run, name) for run in runs]
-        if runs == [text]:
+        runs = (
+            _runs(parts, name.count(",") + 1, kind.endswith("table"))
+            if commas
+            else [(n, n + 1) for n in range(len(parts))]
+        )
+        found = [self._matches(kind, ",".join(parts[first:last]), name) for first, last in runs]
+        if runs == [(0, len(parts))]:
             return found[0]
         if commas:
             return EITHER if any(True in answers for answers in found) else NO
@@ -148,11 +166,11 @@ class FilterLists:
         Args:
             prefix: The beginning of their names: ``binlog`` or ``replicate``.
         """
-        return " and ".join(f"{prefix}_{name}={text}" for name, text in self.texts.items())
+        return " and ".join(f"{prefix}_{name}={text.replace(_SEPARATOR, ',')}" for name, text in self.texts.items())
 
 
-def _runs(parts: list[str], longest: int, dotted: bool) -> list[str]:
-    """Return what may be an entry of a list: neighbouring parts with the commas between them.
+def _runs(parts: list[str], longest: int, dotted: bool) -> list[tuple[int, int]]:
+    """Return what may be an entry of a list: neighbouring parts with the commas between them, by first and end.
 
     Args:
         parts: What stands between commas.
@@ -165,9 +183,9 @@ def _runs(parts: list[str], longest: int, dotted: bool) -> list[str]:
 
     count = len(parts)
     if not any(is_entry(parts[:at]) and is_entry(parts[at:]) for at in range(1, count)):
-        return [",".join(parts)]
+        return [(0, count)]
     return [
-        ",".join(parts[first:last])
+        (first, last)
         for first in range(count)
         for last in range(first + 1, min(first + longest, count) + 1)
         if (not first or is_entry(parts[:first]))

@@ -7,12 +7,13 @@ server with another ``lower_case_table_names`` logs the same rows under other na
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import ignores_case, replica_channels
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.filter_lists import FilterLists
+from airflow_provider_mysql_cdc.cdc.binlog.logged_tables import read_logged_tables
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.refused_server import refused_server, reset_remedy
 from airflow_provider_mysql_cdc.cdc.errors import SourceError, SourcePrivilegeError
@@ -41,10 +42,12 @@ class ReplicationFilters:
     Args:
         lists: Those of each channel, and those of channels to come.
         commas: Whether entries may contain commas: a statement separates entries by itself, an option does not.
+        by_option: Whether all were set by options, so that they are as they were when the server was started.
     """
 
     lists: tuple[FilterLists, ...] = ()
     commas: bool = True
+    by_option: bool = False
 
     @classmethod
     def read(cls, conn: Any, former_server: str | None) -> ReplicationFilters:
@@ -78,9 +81,9 @@ class ReplicationFilters:
         for channel, name, rule, _ in rows:
             named.setdefault(channel, []).append((name, rule))
         case = bool(rows) and ignores_case(conn)
-        by_option = any(configured_by.startswith("STARTUP") for *_, configured_by in rows)
-        commas = by_option or bool(rows and fetch_all(conn, _NAMES_WITH_COMMAS))
-        return cls(tuple(FilterLists.of(lists, ignores_case=case) for lists in named.values()), commas)
+        by_option = [configured_by.startswith("STARTUP") for *_, configured_by in rows]
+        commas = any(by_option) or bool(rows and fetch_all(conn, _NAMES_WITH_COMMAS))
+        return cls(tuple(FilterLists.of(lists, ignores_case=case) for lists in named.values()), commas, all(by_option))
 
     def leave_out(self, table: TableId) -> bool:
         """Return whether a filter may leave changes of a table out.
@@ -90,6 +93,14 @@ class ReplicationFilters:
         """
         commas = self.commas or "," in str(table)
         return any(True in lists.leaves_out(table, commas=commas) for lists in self.lists)
+
+    def told_by(self, passed: TableId) -> ReplicationFilters:
+        """Return what is known of them when rows of a table came through.
+
+        Args:
+            passed: The table.
+        """
+        return replace(self, lists=tuple(lists.told_by(passed) for lists in self.lists))
 
     def __str__(self) -> str:
         return ", ".join(dict.fromkeys(lists.shown("replicate") for lists in self.lists if lists.texts))
@@ -146,13 +157,14 @@ def require_fit_server(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, ep
             "let database.hostname lead to a server with the same lower_case_table_names; or begin a new stream with "
             "another topic.prefix",
         )
-    require_no_filters(conn, offset, [table for table in state.tables if cfg.captures(table)])
+    require_no_filters(cfg, conn, offset, [table for table in state.tables if cfg.captures(table)])
 
 
-def require_no_filters(conn: Any, offset: BinlogOffset, tables: Iterable[TableId]) -> None:
+def require_no_filters(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, tables: Iterable[TableId]) -> None:
     """Refuse a server with replication filters that leave changes of tables out.
 
     Args:
+        cfg: The connector's configuration.
         conn: An open connection to the server to which the stream is to move.
         offset: Where the stream stands, in the binlog of the former server.
         tables: The captured tables.
@@ -170,6 +182,8 @@ def require_no_filters(conn: Any, offset: BinlogOffset, tables: Iterable[TableId
             "GRANT SELECT ON performance_schema.* TO the account, and run the task again",
         ) from error
     left_out = [table for table in tables if filters.leave_out(table)]
+    if left_out and filters.by_option:
+        left_out = _still_left_out(cfg, conn, filters, left_out, offset.server_uuid)
     if left_out:
         names = ", ".join(map(str, left_out[:_MAX_TABLES_NAMED]))
         more = f" and {len(left_out) - _MAX_TABLES_NAMED} more" if len(left_out) > _MAX_TABLES_NAMED else ""
@@ -182,3 +196,22 @@ def require_no_filters(conn: Any, offset: BinlogOffset, tables: Iterable[TableId
             "let database.hostname lead to a server without these filters; or, if its tables are the ones that count "
             f"now, {reset_remedy(GtidSet.parse(offset.gtids or ''))}",
         )
+
+
+def _still_left_out(
+    cfg: ConnectorConfig, conn: Any, filters: ReplicationFilters, tables: list[TableId], former_server: str | None
+) -> list[TableId]:
+    """Return those of tables that a filter may leave out although other tables, or they themselves, came through it."""
+    left_out = dict.fromkeys(tables)
+
+    def is_told(table: TableId) -> bool:
+        nonlocal filters
+        left_out.pop(table, None)
+        before, filters = filters, filters.told_by(table)
+        if filters != before:
+            for other in [other for other in left_out if not filters.leave_out(other)]:
+                del left_out[other]
+        return not left_out
+
+    read_logged_tables(conn, cfg.connection_settings(), is_told, former_server)
+    return list(left_out)

@@ -181,7 +181,7 @@ def _recovered_offset(cfg: ConnectorConfig, conn: Any, committed: BinlogOffset, 
     try:
         place = place_on_server(cfg, conn, committed, log)
         if place is not committed:
-            require_no_filters(conn, committed, captured_tables(conn, cfg))
+            require_no_filters(cfg, conn, committed, captured_tables(conn, cfg))
             log(change_line(committed, place, cfg.connection_settings().address()))
     except ServerChangedError as error:
         raise ServerChangedError(

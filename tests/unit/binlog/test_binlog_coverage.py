@@ -123,7 +123,11 @@ def test_which_captured_tables_are_left_out(
     monkeypatch.setattr(binlog_coverage, "fetch_all", fetch_all)
     monkeypatch.setattr(binlog_coverage, "binlog_status", lambda _: [options])
     monkeypatch.setattr(binlog_coverage, "replica_channels", lambda _: iter(()))
-    monkeypatch.setattr(binlog_coverage, "logged_databases", lambda *_: frozenset(logged))
+    monkeypatch.setattr(
+        binlog_coverage,
+        "read_logged_tables",
+        lambda conn, settings, is_enough: [is_enough(TableId(db, "t")) for db in logged],
+    )
     settings: Any = None
     read = read_coverage(None, settings, lambda table: table.db != "x")
     assert "".join(table.db for table in read.left_out) == left_out

@@ -129,3 +129,31 @@ def test_lists_come_under_the_names_that_the_server_has_for_them() -> None:
     lists = FilterLists.of([("Binlog_Do_DB", "a"), ("Binlog_Ignore_DB", "")], ignores_case=False)
     assert lists == FilterLists({"do_db": "a"}) and lists.shown("binlog") == "binlog_do_db=a"
     assert FilterLists.of([("REPLICATE_WILD_DO_TABLE", "a.%")], ignores_case=True).texts == {"wild_do_table": "a.%"}
+
+
+@for_each(
+    ("texts", "passed", "table", "answers"),
+    [
+        ({"do_db": "a,b"}, ["a.t"], "b.t", NO),
+        ({"do_db": "a,b"}, ["a.t"], "c.t", YES),
+        ({"do_db": "a,x,b"}, ["x.t"], "b.t", NO),
+        ({"do_db": "x,a,b"}, ["x.t"], "b.t", EITHER),
+        ({"do_db": "a,a,b"}, ["a.t"], "b.t", EITHER),  # any of the two
+        ({"ignore_db": "a,b"}, ["a.t"], "a.u", NO),
+        ({"ignore_db": "a,b"}, ["a.t"], "b.t", EITHER),
+        ({"do_table": "a.t,a.u"}, ["a.t"], "a.u", NO),
+        ({"wild_do_table": "a.%,b.%"}, ["a.t"], "b.t", NO),
+        ({"wild_do_table": "a.%,b.%,c.%"}, ["b.t"], "c.t", NO),
+        ({"wild_do_table": "a.%,b.%"}, [], "b.t", EITHER),
+        ({"wild_do_table": "a.%,b.%", "do_table": "a.t"}, ["a.t"], "b.t", EITHER),
+        ({"wild_do_table": "a.%,b.%", "ignore_table": "b.t"}, ["a.t"], "b.t", YES),
+    ],
+)
+def test_rows_that_came_through_tell_what_an_entry_is(
+    texts: dict[str, str], passed: list[str], table: str, answers: Answers
+) -> None:
+    lists = FilterLists(texts)
+    for name in passed:
+        lists = lists.told_by(TableId(*name.split(".")))
+    assert lists.leaves_out(TableId(*table.split("."))) == answers
+    assert lists.shown("x") == FilterLists(texts).shown("x")
