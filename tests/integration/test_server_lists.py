@@ -228,10 +228,17 @@ def test_of_servers_without_gtids_none_is_read_unless_one_follows_the_other(
         for root in roots:
             execute(root, f"SET GLOBAL gtid_mode='{mode}'")
     pipeline.drain()
-    pair.replica.detach()
+    execute(pair.replica.root, "STOP REPLICA")
+    insert(pair.primary.root, database, 10)
+    pipeline.drain()
+    assert_exact(pipeline, pair.primary.root, database)
+    execute(pair.replica.root, "SET GLOBAL read_only=OFF")
     with pytest.raises(ServerChangedError, match="left behind") as caught:
         pipeline.drain()
-    assert "without GTIDs" in caught.value.why
+    assert "without GTIDs" in caught.value.why and "read_only" in caught.value.why
+    pair.replica.detach()
+    with pytest.raises(ServerChangedError, match="left behind"):
+        pipeline.drain()
     for mode in ("ON_PERMISSIVE", "ON"):
         for root in roots:
             execute(root, f"SET GLOBAL gtid_mode='{mode}'")

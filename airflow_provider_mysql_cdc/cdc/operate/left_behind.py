@@ -2,7 +2,8 @@
 
 A former primary comes back after a crash, answers, and has nothing new, while applications write to the other one.
 GTIDs show it: the other one has executed transactions that it lacks, and neither takes them from the other. Without
-GTIDs nothing tells which of two servers is ahead, so two that do not replicate from each other are refused as well.
+GTIDs nothing tells which of two servers is ahead, so two that do not replicate from each other are refused as well,
+unless one is a replica that was stopped: it is read_only, and a server that is promoted is not.
 """
 
 from __future__ import annotations
@@ -36,12 +37,16 @@ class _ListedServer:
         uuid: Its server_uuid.
         executed: Its GTID set; None if it does not give every transaction a GTID.
         channels: How it replicates.
+        read_only: Whether it takes no writes of applications.
+        group: Members of its replication group; None where nothing tells.
     """
 
     address: str
     uuid: str
     executed: str | None
     channels: tuple[ReplicaChannel, ...]
+    read_only: bool
+    group: frozenset[str] | None
 
     def follows(self, other: _ListedServer, unless_known: str = "") -> bool:
         """Return whether it takes transactions of another server, or will when it has connected again.
@@ -52,6 +57,10 @@ class _ListedServer:
         """
         uuids = {(c.source_uuid or unless_known).lower() for c in self.channels if c.receives != "No"}
         return other.uuid.lower() in uuids
+
+    def rests(self, other: _ListedServer) -> bool:
+        """Return whether it is a replica of another server that was stopped, and was not promoted."""
+        return self.read_only and any(c.source_uuid.lower() == other.uuid.lower() for c in self.channels)
 
     def __str__(self) -> str:
         return f"{self.address} (server {self.uuid})"
@@ -79,8 +88,10 @@ def require_not_left_behind(
         return
     with connect(chosen) as conn:
         here = _ask(conn, chosen)
-        if any(channel.receives == "Yes" for channel in here.channels) or _is_in_cluster(conn):
+        if any(channel.receives == "Yes" for channel in here.channels) or here.group is None:
             return  # what it lacks comes
+        if here.group:
+            asked = [other for other in asked if other.group and here.uuid.lower() not in other.group]
         replicas = _replicas(here, asked)
         for other in asked:
             if other.uuid.lower() != here.uuid.lower() and not here.follows(other):
@@ -99,9 +110,12 @@ def _compare(
     conn: Any, here: _ListedServer, other: _ListedServer, is_replica: bool, counts: Callable[[str], bool], log: Log
 ) -> None:
     if here.executed is None or other.executed is None:
-        if not is_replica:
+        if not is_replica and not other.rests(here):
             raise _left_behind_error(
-                here, other, "answers too, and without GTIDs it cannot be told which of them has the newest changes"
+                here,
+                other,
+                "answers too, and without GTIDs it cannot be told which of them has the newest changes, unless one "
+                "is a replica of the other that replicates, or was stopped and is read_only",
             )
         return
     ahead = _lacking(conn, other.executed).of_sources(counts)
@@ -132,9 +146,12 @@ def _ask_other(settings: ConnectionSettings, log: Log) -> _ListedServer | None:
 
 
 def _ask(conn: Any, settings: ConnectionSettings) -> _ListedServer:
-    uuid, mode, executed = fetch_all(conn, "SELECT @@server_uuid, @@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed")[0]
+    names = "@@server_uuid, @@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed, @@GLOBAL.read_only"
+    uuid, mode, executed, read_only = fetch_all(conn, f"SELECT {names}")[0]
     gtids = str(executed) if mode == "ON" else None
-    return _ListedServer(settings.address(), str(uuid), gtids, tuple(replica_channels(conn)))
+    return _ListedServer(
+        settings.address(), str(uuid), gtids, tuple(replica_channels(conn)), bool(int(read_only)), _group(conn)
+    )
 
 
 def _lacking(conn: Any, executed: str) -> GtidSet:
@@ -142,21 +159,28 @@ def _lacking(conn: Any, executed: str) -> GtidSet:
     return GtidSet.parse(str(fetch_all(conn, "SELECT GTID_SUBTRACT(%s, @@GLOBAL.gtid_executed)", (executed,))[0][0]))
 
 
-def _is_in_cluster(conn: Any) -> bool:
-    """Return whether a server is one of a cluster, whose servers go on together."""
+def _group(conn: Any) -> frozenset[str] | None:
+    """Return the members of a server's replication group that it reaches; none if it is in none, or cut off from most.
+
+    A member that is cut off stays ONLINE, for ever by default, and has nothing new
+    (group_replication_unreachable_majority_timeout; MySQL 9.7.4). None where the account may not see them, and for a
+    Galera cluster.
+    """
     names = "'group_replication_group_name', 'wsrep_cluster_address'"
     found = {str(n): str(v) for n, v in fetch_all(conn, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")}
     if found.get("wsrep_cluster_address"):
-        return True
+        return None
     if not found.get("group_replication_group_name"):
-        return False
-    query = "SELECT MEMBER_STATE FROM performance_schema.replication_group_members WHERE MEMBER_ID = @@server_uuid"
+        return frozenset()
+    query = "SELECT MEMBER_ID, MEMBER_STATE FROM performance_schema.replication_group_members"
     try:
-        return any(str(state) in _JOINED for (state,) in fetch_all(conn, query))
+        states = {str(uuid).lower(): str(state) for uuid, state in fetch_all(conn, query)}
     except SourceConnectionError:
         raise
     except SourceError:
-        return True  # the account may not see it
+        return None
+    joined = frozenset(uuid for uuid, state in states.items() if state in _JOINED)
+    return joined if 2 * len(joined) > len(states) else frozenset()
 
 
 def _left_behind_error(here: _ListedServer, other: _ListedServer, what: str) -> ServerChangedError:

@@ -45,7 +45,7 @@ def test_a_server_further_down_the_chain_does_not_stop_the_stream(
         if "WAIT_FOR" in sql:
             waited.append(args[0])
         if "GTID_SUBTRACT" not in sql:
-            return [(UUIDS[conn], "ON", AHEAD if conn == "c" else "")]
+            return [(UUIDS[conn], "ON", AHEAD if conn == "c" else "", 0)]
         return [("" if executed_later and waited else str(GtidSet.parse(args[0])),)]
 
     def channels(conn: str) -> list[ReplicaChannel]:
@@ -55,7 +55,7 @@ def test_a_server_further_down_the_chain_does_not_stop_the_stream(
     monkeypatch.setattr(left_behind, "connect", lambda settings: contextlib.nullcontext(settings.host))
     monkeypatch.setattr(left_behind, "fetch_all", fetch)
     monkeypatch.setattr(left_behind, "replica_channels", channels)
-    monkeypatch.setattr(left_behind, "_is_in_cluster", lambda conn: False)
+    monkeypatch.setattr(left_behind, "_group", lambda conn: frozenset())
     lines: list[str] = []
     others = [ConnectionSettings(name) for name in sources]
     with pytest.raises(ServerChangedError, match=result) if "left" in result else contextlib.nullcontext():
@@ -76,3 +76,39 @@ def test_a_server_that_cannot_be_asked_is_named(monkeypatch: pytest.MonkeyPatch,
         ConnectionSettings("a"), [ConnectionSettings("b")], lambda uuid: True, lines.append
     )
     assert len(lines) == 1 and "b:3306" in lines[0] and error.what in lines[0] and error.why in lines[0]
+
+
+@for_each(
+    ("views", "result"),
+    [
+        ({"a": "abc", "b": "abc", "c": "abc"}, ""),
+        ({"a": "a", "b": "bc", "c": "bc"}, ""),  # of another one: it has not executed anything that a lacks
+        ({"a": "a--", "b": "bc", "c": "bc"}, "left behind"),  # cut off from two of three
+        ({"a": "abc", "b": "bc", "c": "bc"}, "left behind"),  # it does not know that they have gone on without it
+        ({"a": "", "b": "bc", "c": "bc"}, "left behind"),
+        ({"a": "ab-", "b": "ab-", "c": ""}, ""),  # c is out of the group
+    ],
+)
+def test_members_of_a_group_go_on_together(
+    monkeypatch: pytest.MonkeyPatch, views: Mapping[str, str], result: str
+) -> None:
+    """Letters are the members that each one reaches; ``-`` one that it does not reach."""
+
+    def fetch(conn: str, sql: str, args: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        if sql.startswith("SHOW"):
+            return [("group_replication_group_name", A)]
+        if "MEMBER_STATE" in sql:
+            return [
+                (UUIDS.get(m, f"lost {n}"), "ONLINE" if m in UUIDS else "UNREACHABLE")
+                for n, m in enumerate(views[conn])
+            ]
+        if "GTID_SUBTRACT" not in sql:
+            return [(UUIDS[conn], "ON", AHEAD if conn != "a" and result else "", 0)]
+        return [(str(GtidSet.parse(args[0])),)]
+
+    monkeypatch.setattr(left_behind, "connect", lambda settings: contextlib.nullcontext(settings.host))
+    monkeypatch.setattr(left_behind, "fetch_all", fetch)
+    monkeypatch.setattr(left_behind, "replica_channels", lambda conn: [])
+    others = [ConnectionSettings(name) for name in "bc"]
+    with pytest.raises(ServerChangedError, match=result) if result else contextlib.nullcontext():
+        left_behind.require_not_left_behind(ConnectionSettings("a"), others, lambda uuid: True, lambda line: None)
