@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.unread_tables import UNREAD_SUFFIX
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.operate.dismiss_unread import dismiss_unread, read_unread
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
@@ -124,6 +124,29 @@ def test_the_stream_reads_the_table_itself_where_it_is_told_to(stream: Pipeline,
 
 
 @pytest.mark.exhaustive
+@pytest.mark.exhaustive
+def test_a_history_that_lacks_a_table_that_joins_is_rebuilt(
+    properties: dict[str, str], root: Any, database: str
+) -> None:
+    """As the error advises, also behind a CREATE TABLE IF NOT EXISTS that found it."""
+    for table in ("t1", "t2"):
+        execute(root, f"CREATE TABLE `{database}`.{table} (id INT PRIMARY KEY, v INT)")
+    stored = {"schema.history.internal.store.only.captured.tables.ddl": "true"}
+    stream = Pipeline(properties | {"table.include.list": f"{database}.t1"} | stored)
+    stream.snapshot()
+    captures(stream, "t1", "t2")
+    execute(root, f"INSERT INTO `{database}`.t2 VALUES (3, 3)", f"CREATE TABLE IF NOT EXISTS `{database}`.t2 (id INT)")
+    execute(root, f"INSERT INTO `{database}`.t2 VALUES (4, 4)")
+    with pytest.raises(SchemaError, match="the schema history does not know") as caught:
+        stream.drain()
+    assert "snapshot.mode=recovery" in caught.value.remedy
+    stream.properties["snapshot.mode"] = "recovery"
+    stream.snapshot()
+    stream.properties["snapshot.mode"] = "initial"
+    drained(stream)
+    assert [payload(r.value)["after"] for r in stream.records("t2")] == [{"id": 3, "v": 3}, {"id": 4, "v": 4}]
+
+
 def test_tables_whose_rows_are_all_events_are_not_named(stream: Pipeline, root: Any, database: str) -> None:
     captures(stream, "t1", "made", "new", "t2")
     stream.properties["snapshot.include.collection.list"] = f"{database}.(t1|made|new|t3)"  # rows of t2 are not wanted

@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl, in_any_case
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import tokenize
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -92,11 +93,16 @@ def require_no_ddl(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset)
             if event.type != c.QUERY_EVENT:
                 continue
             query = parse_query(event)
-            classified = classify_ddl(query.sql, DdlContext.from_query(query), in_any_case(cfg.captures))
+            context = DdlContext.from_query(query)
+            classified = classify_ddl(query.sql, context, in_any_case(cfg.captures))
             # The character set of a database only matters to tables created later, which are found themselves. TRUNCATE
             # does not change the structure.
             keywords = set(classified.leading_words.split()[:2])
-            if classified.relevant and not {"DATABASE", "SCHEMA", "TRUNCATE"} & keywords:
+            if (
+                classified.relevant
+                and not {"DATABASE", "SCHEMA", "TRUNCATE"} & keywords
+                and (context.atomic or not _is_create_if_not_exists(query.sql, context.sql_mode))
+            ):
                 raise SchemaError(
                     "the schema history cannot be rebuilt: the structure of a captured table changed since the "
                     "stored offset",
@@ -107,3 +113,12 @@ def require_no_ddl(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset)
                 )
     finally:
         stream.close()
+
+
+def _is_create_if_not_exists(sql: str, sql_mode: int) -> bool:
+    """Return whether a statement is CREATE TABLE IF NOT EXISTS, which the stream passes over where it has the table.
+
+    It does so unless the server has logged it as an atomic change: then the statement has created the table.
+    """
+    words = [token.upper for token in tokenize(sql, sql_mode, limit=5)]
+    return words[:5] == ["CREATE", "TABLE", "IF", "NOT", "EXISTS"]

@@ -44,8 +44,22 @@ def test_structures_of_now_are_not_those_before_a_change(monkeypatch: pytest.Mon
     assert sql in caught.value.where
 
 
+def test_a_table_that_was_created_if_it_did_not_exist_was_not_there_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    given(monkeypatch, "CREATE TABLE IF NOT EXISTS t (i INT)")
+    query = SimpleNamespace(sql="CREATE TABLE IF NOT EXISTS t (i INT)", db="d", sql_mode=0, updated_dbs=(), ddl_xid=7)
+    monkeypatch.setattr(recovery, "parse_query", lambda e: query)
+    with pytest.raises(SchemaError, match="changed since the stored offset"):
+        recovery.require_no_ddl(CFG, START, END)
+
+
 def test_what_changes_no_structure_of_a_captured_table_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    given(monkeypatch, "TRUNCATE TABLE t", "ALTER TABLE other ADD x INT", "ALTER DATABASE d CHARACTER SET latin1")
+    given(
+        monkeypatch,
+        "TRUNCATE TABLE t",
+        "ALTER TABLE other ADD x INT",
+        "ALTER DATABASE d CHARACTER SET latin1",
+        "create /* of a migration */ table if not exists t (i INT)",  # it was there
+    )
     recovery.require_no_ddl(CFG, START, END)
 
 
