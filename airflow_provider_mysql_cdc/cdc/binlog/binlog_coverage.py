@@ -34,6 +34,7 @@ class ReplicaChannel:
         lists: Filters that leave changes out.
         source_uuid: server_uuid of the other server; empty before the first connection to it.
         receives: Whether it is connected to the other server: ``Yes``, ``No``, or ``Connecting``.
+        retrieved: GTID set of the transactions that have arrived, executed or not.
     """
 
     name: str
@@ -43,6 +44,7 @@ class ReplicaChannel:
     lists: FilterLists = field(default_factory=FilterLists)
     source_uuid: str = ""
     receives: str = "Yes"
+    retrieved: str = ""
 
     def __str__(self) -> str:
         return f"{self.source}, channel {self.name!r}" if self.name else self.source
@@ -167,6 +169,7 @@ def replica_channels(conn: Any) -> Iterator[ReplicaChannel]:
             FilterLists.of(((name, str(values.get(name) or "")) for name in _FILTERS), ignores_case=folds),
             str(values.get("Source_UUID") or ""),
             str(values.get("Replica_IO_Running")),
+            str(values.get("Retrieved_Gtid_Set") or ""),
         )
 
 

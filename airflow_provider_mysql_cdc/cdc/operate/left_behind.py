@@ -78,8 +78,8 @@ def require_not_left_behind(
         log: Receives one line about each that is passed over, and about a replica with transactions of its own.
 
     Raises:
-        ServerChangedError: Another one has transactions that it lacks; or neither has GTIDs, nor replicates from the
-            other.
+        ServerChangedError: Another one has transactions that it lacks, and it replicates from none; or neither has
+            GTIDs, nor replicates from the other.
         SourceError: It cannot be asked.
     """
     # Before the chosen one: what is committed there meanwhile is no difference.
@@ -88,8 +88,8 @@ def require_not_left_behind(
         return
     with connect(chosen) as conn:
         here = _ask(conn, chosen)
-        if any(channel.receives == "Yes" for channel in here.channels) or here.group is None:
-            return  # what it lacks comes
+        if here.group is None:
+            return
         if here.group:
             asked = [other for other in asked if other.group and here.uuid.lower() not in other.group]
         replicas = _replicas(here, asked)
@@ -109,8 +109,9 @@ def _replicas(here: _ListedServer, asked: Sequence[_ListedServer]) -> list[_List
 def _compare(
     conn: Any, here: _ListedServer, other: _ListedServer, is_replica: bool, counts: Callable[[str], bool], log: Log
 ) -> None:
+    sources = [channel for channel in here.channels if channel.receives == "Yes"]
     if here.executed is None or other.executed is None:
-        if not is_replica and not other.rests(here):
+        if not sources and not is_replica and not other.rests(here):
             raise _left_behind_error(
                 here,
                 other,
@@ -118,13 +119,19 @@ def _compare(
                 "is a replica of the other that replicates, or was stopped and is read_only",
             )
         return
-    ahead = _lacking(conn, other.executed).of_sources(counts)
+    ahead = _lacking(conn, other.executed, here.channels).of_sources(counts)
     if ahead:
         fetch_all(conn, "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (str(ahead), _EXECUTED_WAIT_S))
-        ahead = _lacking(conn, str(ahead))
-    if ahead and not is_replica:
+        ahead = _lacking(conn, str(ahead), tuple(replica_channels(conn)))
+    if ahead and not is_replica and not sources:
         raise _left_behind_error(here, other, f"has executed {_shown(ahead)}, which it lacks")
-    if ahead:
+    if ahead and not is_replica:
+        log(
+            f"WARNING: {other} has executed {_shown(ahead)}, which the server that is read, {here}, lacks and has not "
+            f"received from {sources[0]}: it is far behind, or never gets them; if {other.address} was promoted, set "
+            "database.hostname to it alone"
+        )
+    elif ahead:
         log(
             f"WARNING: {other}, a replica of the server that is read, has executed {_shown(ahead)} by itself; if it is "
             "promoted, the stream may be refused there"
@@ -154,9 +161,14 @@ def _ask(conn: Any, settings: ConnectionSettings) -> _ListedServer:
     )
 
 
-def _lacking(conn: Any, executed: str) -> GtidSet:
-    """Return the transactions of a set that a server has not executed."""
-    return GtidSet.parse(str(fetch_all(conn, "SELECT GTID_SUBTRACT(%s, @@GLOBAL.gtid_executed)", (executed,))[0][0]))
+def _lacking(conn: Any, executed: str, channels: Iterable[ReplicaChannel]) -> GtidSet:
+    """Return the transactions of a set that a server has neither executed nor received."""
+    text = fetch_all(conn, "SELECT GTID_SUBTRACT(%s, @@GLOBAL.gtid_executed)", (executed,))[0][0]
+    lacking = GtidSet.parse(str(text))
+    for channel in channels if lacking else ():
+        if channel.receives == "Yes":
+            lacking = lacking.subtract(GtidSet.parse(channel.retrieved))
+    return lacking
 
 
 def _group(conn: Any) -> frozenset[str] | None:

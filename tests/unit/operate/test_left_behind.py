@@ -63,6 +63,30 @@ def test_a_server_further_down_the_chain_does_not_stop_the_stream(
         assert [line.partition(":")[0] for line in lines] == ([result] if result else [])
 
 
+@for_each(
+    ("retrieved", "gtids", "warned"),
+    [("", "ON", True), (AHEAD, "ON", False), ("", "OFF", False)],
+)
+def test_a_server_that_replicates_from_one_outside_of_the_list_may_never_get_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch, retrieved: str, gtids: str, warned: bool
+) -> None:
+    def fetch(conn: str, sql: str, args: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        if "GTID_SUBTRACT" not in sql:
+            return [(UUIDS[conn], gtids, AHEAD if conn == "b" else "", 0)]
+        return [(str(GtidSet.parse(args[0])),)]
+
+    channel = ReplicaChannel("", "x:3306", True, source_uuid="x", retrieved=retrieved)
+    monkeypatch.setattr(left_behind, "connect", lambda settings: contextlib.nullcontext(settings.host))
+    monkeypatch.setattr(left_behind, "fetch_all", fetch)
+    monkeypatch.setattr(left_behind, "replica_channels", lambda conn: [channel] if conn == "a" else [])
+    monkeypatch.setattr(left_behind, "_group", lambda conn: frozenset())
+    lines: list[str] = []
+    left_behind.require_not_left_behind(
+        ConnectionSettings("a"), [ConnectionSettings("b")], lambda uuid: True, lines.append
+    )
+    assert len(lines) == warned and all("x:3306" in line and AHEAD in line for line in lines)
+
+
 @for_each("error", [SourceAuthError("MySQL refuses the account", why="1045"), SourceConnectionError("gone", why="x")])
 def test_a_server_that_cannot_be_asked_is_named(monkeypatch: pytest.MonkeyPatch, error: SourceError) -> None:
     """It may be the one that was promoted."""
