@@ -1,1 +1,1 @@
-"""The whole suite as parts that run one after the other, with a table of what each has cost."""
+"""The whole suite as parts that run at once, with a table of what each has cost."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import resource
+import re
 import signal
 import subprocess
 import sys
@@ -15,9 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
+from suitelib import reaper
+
 ROOT = Path(__file__).resolve().parents[2]
-# prctl(2): what a descendant leaves behind becomes a child of this process, which waits for it and so counts its CPU.
-_PR_SET_CHILD_SUBREAPER = 36
+_PROGRESS_EVERY_S = 30.0
+_PERCENT = re.compile(r"\[ *(\d+)%\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +29,26 @@ class Part:
         name: Its line in the table.
         arguments: For pytest.
         variables: Added to the environment.
+        niceness: Parts with a higher one get what the others leave of the machine.
     """
 
     name: str
     arguments: Sequence[str]
     variables: Mapping[str, str] = field(default_factory=dict)
+    niceness: int = 0
 
 
-# One after the other: Airflow's parts end tasks that hear nothing for a while, and do so where the machine is busy with
-# a dozen servers. Jobs of the last two parts decode in Python, so that a run means the same where there is no kernel.
+# All parts run at once: what waits for a server leaves its core to the others, and the quick part fills what is left.
+# Jobs of the last two parts decode in Python, so that a run means the same where there is no kernel.
 _PYTHON = {"MYSQL_CDC_NATIVE": "off"}
-_SERVERS = ("--dist", "loadgroup", "--no-loadscope-reorder")
-_WORKERS = os.environ.get("TEST_WORKERS", "4")
-QUICK = Part("quick", ("-n", os.environ.get("TEST_QUICK_WORKERS", "2"), "tests/unit", "tests/golden", "tests/property"))
-NATIVE = Part(
-    "native",
-    ("-n", "2", *_SERVERS, "-m", "native and not quick", "tests/integration", "tests/fault", "tests/airflow"),
+_GROUPS = ("--dist", "loadgroup", "--no-loadscope-reorder")
+_QUICK_WORKERS = os.environ.get("TEST_QUICK_WORKERS", "2")
+QUICK = Part("quick", ("-n", _QUICK_WORKERS, "tests/unit", "tests/golden", "tests/property"), niceness=10)
+SERVERS = Part(
+    "servers", ("-n", os.environ.get("TEST_WORKERS", "3"), *_GROUPS, "tests/integration", "tests/fault"), _PYTHON
 )
-SERVERS = Part("servers", ("-n", _WORKERS, *_SERVERS, "tests/integration", "tests/fault"), _PYTHON)
-AIRFLOW = Part("airflow", ("-n", "3", *_SERVERS, "tests/airflow"), _PYTHON)
+AIRFLOW = Part("airflow", ("-n", "2", *_GROUPS, "tests/airflow"), _PYTHON)
+PARTS = (QUICK, SERVERS, AIRFLOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,46 +71,84 @@ class Outcome:
     cpu_s: float
 
 
+class _Running:
+    """A part that runs, with its output and its report in a folder."""
+
+    def __init__(self, part: Part, folder: Path) -> None:
+        self.part, self._begin = part, time.monotonic()
+        self._report, self._output = folder / f"{part.name}.xml", folder / f"{part.name}.out"
+        cache = f"cache_dir={folder / part.name}"
+        pytest = [sys.executable, "-m", "pytest", "-q", "-o", cache, f"--junitxml={self._report}", *part.arguments]
+        nice = ["nice", "-n", str(part.niceness)]
+        with self._output.open("wb") as output:
+            # Ctrl-C reaches this process alone, which ends the part once.
+            self.process = subprocess.Popen(
+                [*nice, sys.executable, reaper.__file__, *pytest],
+                cwd=ROOT,
+                env={**os.environ, **part.variables},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def progress(self) -> str:
+        """Return how many percent of its tests have ended, by pytest's last whole line of them."""
+        found = _PERCENT.findall(self.output())
+        return f"{self.part.name} {found[-1] if found else 0} %"
+
+    def output(self) -> str:
+        """Return what pytest has written."""
+        return self._output.read_text(encoding="utf-8", errors="replace")
+
+    def ended(self) -> Outcome | None:
+        """Return what the part was; None while it runs."""
+        pid, status, used = os.wait4(self.process.pid, os.WNOHANG)
+        if pid == 0:
+            return None
+        self.process.returncode = code = os.waitstatus_to_exitcode(status)
+        tests, red = _counts(self._report)
+        seconds = time.monotonic() - self._begin
+        return Outcome(self.part.name, code == 0, tests, red, seconds, used.ru_utime + used.ru_stime)
+
+
 def main() -> int:
     """Run all parts and print the table; return the exit code."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    kernel = subprocess.run([sys.executable, "-c", "import mysql_cdc_native"], capture_output=True, check=False)
-    parts = [QUICK, *([NATIVE] if kernel.returncode == 0 else []), SERVERS, AIRFLOW]
+    begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        outcomes = [_run(part, Path(folder)) for part in parts]
-    print(table(outcomes))
+        outcomes = run(PARTS, Path(folder))
+    print(table(outcomes, time.monotonic() - begin))
     return 0 if all(outcome.passed for outcome in outcomes) else 1
 
 
-def _run(part: Part, folder: Path) -> Outcome:
-    print(f"== {part.name}", flush=True)
-    report = folder / f"{part.name}.xml"
-    command = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={folder / part.name}", f"--junitxml={report}"]
-    begin, used = time.monotonic(), _cpu_s()
-    process = subprocess.Popen([*command, *part.arguments], cwd=ROOT, env={**os.environ, **part.variables})
+def run(parts: Sequence[Part], folder: Path) -> list[Outcome]:
+    """Run parts at once; print the output of each when it ends, and until then how far they are.
+
+    Args:
+        parts: Their names differ.
+        folder: For reports and outputs.
+    """
+    begin = said = time.monotonic()
+    running = [_Running(part, folder) for part in parts]
+    outcomes: dict[str, Outcome] = {}
     try:
-        code = _wait(process.pid)
+        while living := [one for one in running if one.part.name not in outcomes]:
+            for one in living:
+                if outcome := one.ended():
+                    outcomes[one.part.name] = outcome
+                    print(f"== {one.part.name}\n{one.output()}", flush=True)
+            if time.monotonic() - said > _PROGRESS_EVERY_S:
+                said = time.monotonic()
+                print(f"[{said - begin:4.0f}s] " + ", ".join(one.progress() for one in living), flush=True)
+            time.sleep(0.2)
     except KeyboardInterrupt:
-        # Behind SIGTERM pytest ends its servers, as behind Ctrl-C.
-        process.terminate()
-        process.wait()
+        for one in living:
+            one.process.terminate()
+        for one in living:
+            one.process.wait()
+            print(f"== {one.part.name}, interrupted\n{one.output()}", flush=True)
         raise
-    tests, red = _counts(report)
-    return Outcome(part.name, code == 0, tests, red, time.monotonic() - begin, _cpu_s() - used)
-
-
-def _cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def _wait(pid: int) -> int:
-    """Return a child's exit code; take the times of whatever else ends meanwhile and has no parent left."""
-    while True:
-        ended, status = os.waitpid(-1, 0)
-        if ended == pid:
-            return os.waitstatus_to_exitcode(status)
+    return [outcomes[part.name] for part in parts]
 
 
 def _counts(report: Path) -> tuple[int, int]:
@@ -120,10 +160,23 @@ def _counts(report: Path) -> tuple[int, int]:
     return sum(n["tests"] for n in numbers), sum(n["failures"] + n["errors"] for n in numbers)
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
-    """Return what each part was, and all together."""
+def table(outcomes: Sequence[Outcome], seconds: float) -> str:
+    """Return what each part was, and all together.
+
+    Args:
+        outcomes: Of the parts.
+        seconds: What all took by the clock.
+    """
     rows = [(o.name, o.tests, o.seconds, o.cpu_s, o.red) for o in outcomes]
-    rows.append(("together", *(sum(column) for column in list(zip(*rows, strict=True))[1:])))
+    rows.append(
+        (
+            "together",
+            sum(o.tests for o in outcomes),
+            seconds,
+            sum(o.cpu_s for o in outcomes),
+            sum(o.red for o in outcomes),
+        )
+    )
     head = f"{'part':10}{'tests':>8}{'seconds':>10}{'CPU s':>10}{'red':>6}"
     return "\n".join([head, *(f"{n:10}{t:8}{s:10.0f}{c:10.0f}{r:6}" for n, t, s, c, r in rows)])
 

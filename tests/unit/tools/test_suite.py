@@ -1,12 +1,16 @@
-"""The whole suite leaves no folder out, counts what each part costs, and is red when a part is."""
+"""The whole suite leaves no folder out, counts what its parts cost, is red when one is, and ends what it started."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from suitelib import __main__ as suite
-from suitelib.__main__ import AIRFLOW, NATIVE, QUICK, SERVERS, Part
+from suitelib.__main__ import PARTS, Part
 
 TEST = """
 import subprocess, sys
@@ -17,25 +21,62 @@ def test_good():
 def test_bad():
     assert not {bad}
 """
+# As tests/conftest.py has it; the server ends with its test.
+ENDLESS = """
+import os, pathlib, signal, subprocess
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+def test_endless():
+    server = subprocess.Popen(["sleep", "600"])
+    try:
+        pathlib.Path({pids!r}).write_text(f"{{os.getpid()}} {{server.pid}}")
+        server.wait()
+    finally:
+        server.kill()
+        server.wait()
+"""
+
+
+def part(name: str, folder: Path, text: str) -> Part:
+    """Return a part with one file of tests."""
+    (folder / name).mkdir()
+    (folder / name / f"test_{name}.py").write_text(text)
+    return Part(name, ("-p", "no:cacheprovider", str(folder / name)), niceness=1)
 
 
 def test_the_parts_leave_no_folder_out() -> None:
     folders = {f.relative_to(suite.ROOT).parts[:2] for f in (suite.ROOT / "tests").rglob("test_*.py")}
-    named = [word for part in (QUICK, SERVERS, AIRFLOW) for word in part.arguments if word.startswith("tests/")]
+    named = [word for part in PARTS for word in part.arguments if word.startswith("tests/")]
     assert sorted(named) == sorted("/".join(folder) for folder in folders)
-    not_quick = {word for part in (SERVERS, AIRFLOW) for word in part.arguments if word.startswith("tests/")}
-    assert not_quick < set(NATIVE.arguments)
 
 
-@pytest.mark.parametrize("bad", [True, False])
-def test_a_part_is_counted_and_its_red_tests_are_told(tmp_path: Path, bad: bool) -> None:
-    (tmp_path / "test_it.py").write_text(TEST.format(bad=bad))
-    outcome = suite._run(Part("some", ("-p", "no:cacheprovider", str(tmp_path))), tmp_path)
-    assert (outcome.passed, outcome.tests, outcome.red) == (not bad, 2, int(bad))
-    assert outcome.cpu_s > 0.1
-    assert suite.table([outcome, outcome]).splitlines()[-1].split()[:2] == ["together", "4"]
+def test_parts_are_counted_and_their_red_tests_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = [part(name, tmp_path, TEST.format(bad=name == "two")) for name in ("one", "two")]
+    outcomes = suite.run(parts, tmp_path)
+    assert [(o.name, o.passed, o.tests, o.red) for o in outcomes] == [("one", True, 2, 0), ("two", False, 2, 1)]
+    assert all(o.cpu_s > 0.5 for o in outcomes)
+    output = capsys.readouterr().out
+    assert "2 passed" in output and "FAILED" in output and output.count("== ") >= 2
+    assert suite.table(outcomes, 77.0).splitlines()[-1].split()[:3] == ["together", "4", "77"]
 
 
 def test_a_run_without_a_report_is_red(tmp_path: Path) -> None:
-    outcome = suite._run(Part("some", (str(tmp_path / "missing"),)), tmp_path)
+    [outcome] = suite.run([Part("some", (str(tmp_path / "missing"),))], tmp_path)
     assert (outcome.passed, outcome.tests) == (False, 0)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_told_to_end_ends_its_parts(tmp_path: Path, number: signal.Signals) -> None:
+    pids = tmp_path / "pids"
+    endless = part("endless", tmp_path, ENDLESS.format(pids=str(pids)))
+    code = f"import suitelib.__main__ as s; s.PARTS = [s.{endless!r}]; s.main()"
+    command = [sys.executable, "-c", code]
+    run = subprocess.Popen(command, cwd=suite.ROOT / "tools", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    while not pids.exists() or len(pids.read_text().split()) < 2:
+        assert run.poll() is None
+        time.sleep(0.05)
+    run.send_signal(number)
+    output, _ = run.communicate()
+    assert (b"== endless, interrupted" in output) == (number != signal.SIGKILL)
+    while any(Path(f"/proc/{pid}").exists() for pid in pids.read_text().split()):
+        time.sleep(0.05)
