@@ -92,7 +92,7 @@ ENDS: dict[str, tuple[Callable[[Attempt], Any], int, str]] = {
 }
 
 
-@pytest.mark.exhaustive(but="session is ended")
+@pytest.mark.exhaustive
 @pytest.mark.kill_points
 @pytest.mark.parametrize("end", ENDS)
 def test_the_next_attempt_is_exact(

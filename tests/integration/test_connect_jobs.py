@@ -52,6 +52,7 @@ def check(pipeline: Pipeline, root: Any, database: str) -> None:
     check_table(pipeline, root, database, "names")
 
 
+@pytest.mark.exhaustive
 def test_snapshot_drain_rounds_and_verification(
     jobs: OverConnect, root: Any, database: str, tmp_path: Path, connect_server: RunningServer
 ) -> None:
