@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SinkTlsError,
 )
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.sink import topics
+from airflow_provider_mysql_cdc.cdc.sink import clients, topics
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 from airflow_provider_mysql_cdc.cdc.sink.request_limit import request_max_bytes
@@ -195,13 +195,21 @@ def clients_of(name: str) -> dict[str, Callable[[Settings], object]]:
 
 
 def outcome(client: Callable[[Settings], object], settings: Settings) -> tuple[BaseException | None, float]:
-    """Return what a client ends with, and after how many seconds."""
+    """Return what a client ends with, and after how many seconds.
+
+    The error is judged by the test; its frames hold the client, which would go on to be refused until the run ends.
+    """
     started = time.monotonic()
     try:
         client(settings)
-    except Exception as error:  # judged by the test
-        return error, time.monotonic() - started
-    return None, time.monotonic() - started
+    except Exception as error:
+        took, raised = time.monotonic() - started, error
+    else:
+        return None, time.monotonic() - started
+    link: BaseException | None = raised
+    while link is not None:
+        link.__traceback__, link = None, link.__cause__ or link.__context__
+    return raised, took
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +232,9 @@ def endings(kafka: PrivateKafka) -> dict[tuple[str, str], tuple[BaseException | 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(_AT_ONCE) as pool:
         patch.setattr(topics, "_METADATA_TRY_S", 1.0)  # looks for refusals after a second already
         made = {key: pool.submit(outcome, *one) for key, one in tries.items()}
-        return {key: future.result() for key, future in made.items()}
+        ends = {key: future.result() for key, future in made.items()}
+    clients._ADMIN_POOL.clear()
+    return ends
 
 
 _AT_ONCE = 12
