@@ -222,7 +222,7 @@ def test_a_table_that_somebody_has_locked_is_not_waited_for(
                 assert cursor.fetchone() == (1,)
     finally:
         execute(root, "UNLOCK TABLES")
-    assert "may not read 1 captured table" in found and time.monotonic() - started < 5
+    assert "may not read 1 captured table" in found and time.monotonic() - started < 60
 
 
 def test_lists_that_match_nothing(account: dict[str, str], database: str) -> None:

@@ -362,7 +362,7 @@ def test_silence_is_a_retriable_error_after_the_deadline() -> None:
         pytest.raises(SourceConnectionError, match=r"0\.3 s") as caught,
     ):
         list(stream.events(None))
-    assert 0.3 <= time.monotonic() - began < 3 and caught.value.can_retry
+    assert 0.3 <= time.monotonic() - began < 30 and caught.value.can_retry
 
 
 def test_heartbeats_keep_a_quiet_stream_alive() -> None:
