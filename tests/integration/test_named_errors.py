@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from kit.private_mysql import PrivateServer
+from kit.private_mysql import Pool, PrivateServer
 from kit.records import compacted, duplicates, payload
 from kit.sql import execute, rows
 from kit.tiers import many
@@ -226,13 +226,9 @@ def test_table_that_may_not_be_read(
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
-    from stacklib.ports import any_free
-
-    made = PrivateServer(tmp_path_factory.mktemp("mysql"), any_free())
-    made.start()
-    yield made
-    made.discard()
+def server(pool: Pool) -> Iterator[PrivateServer]:
+    with pool.lent() as made:
+        yield made
 
 
 @pytest.fixture
