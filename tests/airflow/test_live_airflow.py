@@ -113,6 +113,12 @@ def live(pipeline: Pipeline) -> Iterator[LiveAirflow]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(scope="module")
+def stored(live: LiveAirflow) -> None:
+    """Let Airflow learn from the ledger where the stream stands; without an offset there is nothing to wait for."""
+    assert live.end_of("mysql_cdc_snapshot", live.trigger("mysql_cdc_snapshot")) == "success"
+
+
 def read_rows(pipeline: Pipeline, table: str) -> list[int]:
     """Return the ids of all rows that were read, in their order."""
     values = [payload(record.value) for record in pipeline.records(table)]
@@ -202,12 +208,10 @@ def test_a_snapshot_is_asked_for_over_each_channel(live: LiveAirflow, pipeline: 
     assert [request.verdict for request in requests.values()] == ["accepted"] * 3
 
 
+@pytest.mark.usefixtures("stored")
 @pytest.mark.req("EX-13", "EX-15")
 def test_deferred_sensors_share_a_poll_in_the_triggerer(live: LiveAirflow, pipeline: Pipeline, source: Any) -> None:
     """The patient ones see what the quick ones' poll brings; alone they would look in an hour."""
-    # Airflow learns from the ledger where the stream stands; without an offset there is nothing to wait for.
-    first = live.trigger("mysql_cdc_snapshot")
-    assert live.end_of("mysql_cdc_snapshot", first) == "success"
     signal = json.dumps({"type": "incremental", "data-collections": [CUSTOMERS]})
     send(pipeline.cfg, "execute-snapshot", signal, "asked-for-by-a-test")
     run_id = live.trigger(WAITS)
@@ -220,11 +224,11 @@ def test_deferred_sensors_share_a_poll_in_the_triggerer(live: LiveAirflow, pipel
     }
 
 
+@pytest.mark.usefixtures("stored")
 def test_a_deferred_drain_works_without_its_task_and_ends_with_it(
     live: LiveAirflow, pipeline: Pipeline, source: Any
 ) -> None:
     """Its task holds no worker meanwhile; a person who ends the task ends the driver, over the triggerer."""
-    live.end_of("mysql_cdc_snapshot", live.trigger("mysql_cdc_snapshot"))
     for number, seconds in ((50, 3), (51, 900)):
         execute(source, f"INSERT INTO {CUSTOMERS} VALUES ({number}, 0)")
         jobs = len(live.jobs())
@@ -324,6 +328,7 @@ def test_a_driver_outlives_the_deaths_of_its_tasks_the_triggerer_and_the_schedul
     live: LiveAirflow, pipeline: Pipeline, source: Any
 ) -> None:
     """Each is ended with SIGKILL, before and after the deferral; what starts again follows the one driver there is."""
+    # It settles what a driver that was ended has left.
     live.end_of("mysql_cdc_snapshot", live.trigger("mysql_cdc_snapshot"))
     execute(source, f"INSERT INTO {CUSTOMERS} VALUES (60, 0), (61, 0)")
     before, fired, go = len(live.drivers()), live.spark / "fired", live.spark / "go"
@@ -448,11 +453,12 @@ def created_by_drains(pipeline: Pipeline) -> set[int]:
     return {value["after"]["id"] for value in values if value and value["op"] == "c"}
 
 
+@pytest.mark.usefixtures("stored")
 @pytest.mark.parametrize("dag_id", [ATTACHED, CLUSTER, DEFERRED])
+@pytest.mark.exhaustive(but="attached|^deferred")
 def test_the_log_of_a_failed_task_ends_with_four_lines_for_whom_it_wakes(
     live: LiveAirflow, pipeline: Pipeline, source: Any, dag_id: str
 ) -> None:
-    live.end_of("mysql_cdc_snapshot", live.trigger("mysql_cdc_snapshot"))
     if dag_id == ATTACHED:  # the others read the same statement: the stream does not move past it
         text = "SET SESSION binlog_format = 'STATEMENT'", f"UPDATE {CUSTOMERS} SET v = 1 WHERE id = 1"
         execute(source, *text, "SET SESSION binlog_format = 'ROW'")
