@@ -17,7 +17,7 @@ from kit.avro_rig import avro, stripped
 from kit.cases import for_each
 from kit.table_records import config
 
-from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
+from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import UnreadableRecord
 
 pytestmark = pytest.mark.quick

@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import RepairLimitError, RunInProgressError
 from airflow_provider_mysql_cdc.cdc.job import owner_wait, run_lock
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.verify import repair_found
+from airflow_provider_mysql_cdc.cdc.verify.repair import repair_found
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
 

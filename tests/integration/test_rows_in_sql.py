@@ -30,9 +30,9 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock, stream_blocks
 from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
-from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords, WrittenRow
-from airflow_provider_mysql_cdc.cdc.verify.sql_literals import escapes_as_in_sql
-from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import sql_texts, sums_sql
+from airflow_provider_mysql_cdc.cdc.verify.read.row_records import RowRecords, WrittenRow
+from airflow_provider_mysql_cdc.cdc.verify.read.sql_literals import escapes_as_in_sql
+from airflow_provider_mysql_cdc.cdc.verify.read.sql_row_text import sql_texts, sums_sql
 
 SCHEMAS_OFF = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 MODES: dict[str, dict[str, str]] = {

@@ -13,8 +13,8 @@ from test_decode_types import CHARSETS, LAX, TYPES, mode_name
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.model.table import Table
-from airflow_provider_mysql_cdc.cdc.verify.listed_keys import rows_condition
 from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes
+from airflow_provider_mysql_cdc.cdc.verify.repair.listed_keys import rows_condition
 
 # The session of a job, in which no SQL mode allows invalid dates by itself.
 SESSION = "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION,NO_ZERO_DATE', time_zone = '+00:00'"

@@ -18,9 +18,9 @@ from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partitio
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 from airflow_provider_mysql_cdc.cdc.verify import checksum_reader, verify_round
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import is_sampled
+from airflow_provider_mysql_cdc.cdc.verify.read.row_records import RowRecords
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, TableVerdict, VerifyResult
-from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords
 
 ROWS = 3000
 PROPERTIES = {

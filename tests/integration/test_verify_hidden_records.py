@@ -12,7 +12,8 @@ from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.sink import committed_ends
-from airflow_provider_mysql_cdc.cdc.verify import compared_topics, listed_keys
+from airflow_provider_mysql_cdc.cdc.verify import compared_topics
+from airflow_provider_mysql_cdc.cdc.verify.repair import listed_keys
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import NotCompared

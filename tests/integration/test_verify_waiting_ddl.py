@@ -11,7 +11,7 @@ import pytest
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.verify import time_limit
+from airflow_provider_mysql_cdc.cdc.verify.views import time_limit
 
 
 def test_ddl_between_the_views_and_the_chunks(

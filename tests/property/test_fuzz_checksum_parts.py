@@ -15,11 +15,11 @@ from kit.avro_rig import avro
 from kit.cases import for_each
 from kit.table_records import SOURCE, TableRecords
 
-from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import RecordSlices
 from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import record_slices
-from airflow_provider_mysql_cdc.cdc.verify.compared_table import RowIdentity, compared_table
-from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
+from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_entries import RecordSlices
+from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader
+from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import RowIdentity, compared_table
 
 pytestmark = pytest.mark.quick
 TABLE = (

@@ -15,7 +15,7 @@ from kit.avro_rig import avro
 from kit.fuzzing import within_time
 from kit.table_records import TICDC, Record, TableRecords
 
-from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
+from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader, EventRecord, UnreadableRecord
 
 pytestmark = pytest.mark.quick

@@ -26,8 +26,8 @@ from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
 from airflow_provider_mysql_cdc.cdc.sink.topics import describe_topics
 from airflow_provider_mysql_cdc.cdc.verify.group_queue import choose_tables
-from airflow_provider_mysql_cdc.cdc.verify.replica_checks import check_replica
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.views.replica_checks import check_replica
 
 _MAX_LISTED = 10
 

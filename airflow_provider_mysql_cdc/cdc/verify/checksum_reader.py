@@ -10,15 +10,20 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Block
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.verify.avro_slices import avro_slices, record_schemas
-from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import ChecksumBlocks, KeyStates, RecordSlices, SumKind
-from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import DifferingKeys, KeyFilter
-from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
-from airflow_provider_mysql_cdc.cdc.verify.json_slices import json_slices, place_in_binlog, value_prefix
+from airflow_provider_mysql_cdc.cdc.verify.compare.avro_slices import avro_slices, record_schemas
+from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_entries import (
+    ChecksumBlocks,
+    KeyStates,
+    RecordSlices,
+    SumKind,
+)
+from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_tables import DifferingKeys, KeyFilter
+from airflow_provider_mysql_cdc.cdc.verify.compare.json_slices import json_slices, place_in_binlog, value_prefix
+from airflow_provider_mysql_cdc.cdc.verify.read.record_range import read_messages
+from airflow_provider_mysql_cdc.cdc.verify.read.row_records import WrittenRow
 from airflow_provider_mysql_cdc.cdc.verify.read.source_place import position_order
-from airflow_provider_mysql_cdc.cdc.verify.record_range import read_messages
-from airflow_provider_mysql_cdc.cdc.verify.row_records import WrittenRow
-from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import SqlTexts, sql_texts, sums_sql
+from airflow_provider_mysql_cdc.cdc.verify.read.sql_row_text import SqlTexts, sql_texts, sums_sql
+from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import TopicRange
 
 _MAX_STATES = 10_000

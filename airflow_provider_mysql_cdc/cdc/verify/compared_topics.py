@@ -11,15 +11,15 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.committed_ends import CommittedEnds, committed_ends
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets_of_topics, topic_config
-from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
-from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules
-from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import (
+from airflow_provider_mysql_cdc.cdc.verify.compare.judged_kinds import (
     TopicFacts,
     chooses_partition_by_key,
     deletes_old_records,
     shows_whole_rows,
 )
-from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds
+from airflow_provider_mysql_cdc.cdc.verify.compare.suspects import Bounds
+from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules
+from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,19 +26,19 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_c
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_blocks
 from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
-from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import ChecksumBlocks, SumKind
 from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import TableChecksums, TaskChecksums
-from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable, tables_by_topic
-from airflow_provider_mysql_cdc.cdc.verify.event_entries import RecordKeys, TableEntries, history_entry
-from airflow_provider_mysql_cdc.cdc.verify.event_readers import boundary_reader, event_reader
+from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_entries import ChecksumBlocks, SumKind
+from airflow_provider_mysql_cdc.cdc.verify.compare.event_entries import RecordKeys, TableEntries, history_entry
 from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import CountedPart, KeptBatches, PartCounter
 from airflow_provider_mysql_cdc.cdc.verify.history.transactions import TransactionEntries
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryBlocks
+from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import boundary_reader, event_reader
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader, EventRecord, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.read.record_range import read_messages, read_records
 from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import is_repair
-from airflow_provider_mysql_cdc.cdc.verify.record_range import read_messages, read_records
-from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords, WrittenRow
-from airflow_provider_mysql_cdc.cdc.verify.time_limit import is_time_limit
+from airflow_provider_mysql_cdc.cdc.verify.read.row_records import RowRecords, WrittenRow
+from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable, tables_by_topic
+from airflow_provider_mysql_cdc.cdc.verify.structures.written_structures import WrittenStructures
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     RECORDS_COUNTED,
     RECORDS_UNREADABLE,
@@ -50,7 +50,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     UnreadTable,
     VerifyInputs,
 )
-from airflow_provider_mysql_cdc.cdc.verify.written_structures import WrittenStructures
+from airflow_provider_mysql_cdc.cdc.verify.views.time_limit import is_time_limit
 
 MAX_EXAMPLES = 20
 """Places of unreadable records that a task reports of one part of a topic."""

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
-from airflow_provider_mysql_cdc.cdc.verify.event_entries import is_raw
-from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult, FoundDifference, TableCounts
+from airflow_provider_mysql_cdc.cdc.verify.compare.event_entries import is_raw
+from airflow_provider_mysql_cdc.cdc.verify.compare.folding import BucketResult, FoundDifference, TableCounts
 from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import LostRecords
 from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_values
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
@@ -20,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
     NotCompared,
     TableVerdict,
 )
+from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import UnreadableRecords
 
 _UNPLACED_EVENTS = "events from before the key was changed do not say the present one"

@@ -21,15 +21,15 @@ from airflow_provider_mysql_cdc.cdc.job.schema_texts import SchemaTexts
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import DifferingKeys
+from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_tables import DifferingKeys
+from airflow_provider_mysql_cdc.cdc.verify.compare.suspects import TableSuspects
 from airflow_provider_mysql_cdc.cdc.verify.group_queue import GroupQueue, plan_group_queue, unknown_verdicts
-from airflow_provider_mysql_cdc.cdc.verify.repair_found import repair_found
-from airflow_provider_mysql_cdc.cdc.verify.repair_records import read_repairs, with_earlier_repairs
+from airflow_provider_mysql_cdc.cdc.verify.repair.repair_found import repair_found
+from airflow_provider_mysql_cdc.cdc.verify.repair.repair_records import read_repairs, with_earlier_repairs
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import write_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import left_to_repair
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import VerifyResult
-from airflow_provider_mysql_cdc.cdc.verify.suspects import TableSuspects
 from airflow_provider_mysql_cdc.cdc.verify.verify_round import VerifyRound
 
 

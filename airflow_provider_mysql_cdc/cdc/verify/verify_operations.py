@@ -13,10 +13,10 @@ from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage, Task
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import DifferingKeys
+from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_tables import DifferingKeys
 from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import CountedPart, KeptBatch
-from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
-from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions
+from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import ComparedColumns
+from airflow_provider_mysql_cdc.cdc.verify.structures.structure_versions import TableVersions
 
 
 @dataclass(frozen=True, slots=True)

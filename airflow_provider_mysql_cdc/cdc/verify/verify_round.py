@@ -38,40 +38,38 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows
-from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import bucket_count
-from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import (
+from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import has_checksums
+from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_entries import bucket_count
+from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_fold import (
     ChecksumResult,
     ReduceBucket,
     add_counts_of_checksums,
     merge_checksums,
 )
-from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import has_checksums
-from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
+from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_tables import (
     DifferingKeys,
     differing_keys,
     keys_left,
 )
-from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
-from airflow_provider_mysql_cdc.cdc.verify.compared_topics import ComparedTopics
-from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult, merge_results
-from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import PartCounts
-from airflow_provider_mysql_cdc.cdc.verify.history.transactions import transaction_check
-from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import (
+from airflow_provider_mysql_cdc.cdc.verify.compare.folding import BucketResult, merge_results
+from airflow_provider_mysql_cdc.cdc.verify.compare.judged_kinds import (
     TopicFacts,
     chooses_partition_by_key,
     unchecked_histories,
     unfinished_tables,
     unjudged_kinds,
 )
-from airflow_provider_mysql_cdc.cdc.verify.repair_found import most_found
-from airflow_provider_mysql_cdc.cdc.verify.replica import connect_views
+from airflow_provider_mysql_cdc.cdc.verify.compare.suspects import Bounds, TableSuspects, collect_suspects
+from airflow_provider_mysql_cdc.cdc.verify.compared_topics import ComparedTopics
+from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import PartCounts
+from airflow_provider_mysql_cdc.cdc.verify.history.transactions import transaction_check
+from airflow_provider_mysql_cdc.cdc.verify.read.sql_row_text import sql_texts
+from airflow_provider_mysql_cdc.cdc.verify.repair.repair_found import most_found
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import TableVerdict
-from airflow_provider_mysql_cdc.cdc.verify.row_comparison import CarriedRowComparison
-from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import sql_texts
-from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions, read_versions
-from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, TableSuspects, collect_suspects
-from airflow_provider_mysql_cdc.cdc.verify.time_limit import rows_per_query, split_tables, time_limit
+from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import CarriedRowComparison
+from airflow_provider_mysql_cdc.cdc.verify.structures.structure_versions import TableVersions, read_versions
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     COMPARE,
@@ -87,7 +85,9 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     topic_ranges,
 )
 from airflow_provider_mysql_cdc.cdc.verify.verify_task import compared_tables, run_verify_task
-from airflow_provider_mysql_cdc.cdc.verify.view_batch import begin_view_batch
+from airflow_provider_mysql_cdc.cdc.verify.views.replica import connect_views
+from airflow_provider_mysql_cdc.cdc.verify.views.time_limit import rows_per_query, split_tables, time_limit
+from airflow_provider_mysql_cdc.cdc.verify.views.view_batch import begin_view_batch
 
 BARRIER_TIMEOUT_S = 600.0
 ENTRIES_PER_BUCKET = 50_000

@@ -19,12 +19,12 @@ from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, open
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Block
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable, compared_table
 from airflow_provider_mysql_cdc.cdc.verify.part_readers import RowReader, TaskTables, TopicReader
-from airflow_provider_mysql_cdc.cdc.verify.replica import connect_views
-from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
-from airflow_provider_mysql_cdc.cdc.verify.time_limit import time_limit
+from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable, compared_table
+from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import ComparedColumns
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import COMPARE, NEXT_PART, VerifyInputs
+from airflow_provider_mysql_cdc.cdc.verify.views.replica import connect_views
+from airflow_provider_mysql_cdc.cdc.verify.views.time_limit import time_limit
 
 
 def run_verify_task(index: int, arguments: StageArguments[VerifyInputs]) -> Iterator[Block]:

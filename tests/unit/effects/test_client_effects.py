@@ -36,7 +36,7 @@ from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.operate import kafka_findings
 from airflow_provider_mysql_cdc.cdc.schema import history
 from airflow_provider_mysql_cdc.cdc.signals import kafka_channel
-from airflow_provider_mysql_cdc.cdc.verify import replica
+from airflow_provider_mysql_cdc.cdc.verify.views import replica
 
 FOLDER = "<files>"
 """Stands for the folder with certificates in values of properties."""

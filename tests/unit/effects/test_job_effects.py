@@ -23,8 +23,10 @@ from airflow_provider_mysql_cdc.cdc.incremental import window_driver
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
 from airflow_provider_mysql_cdc.cdc.signals import signal_table
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver, view_coordinator
-from airflow_provider_mysql_cdc.cdc.verify import group_queue, repair_found, replica_views
+from airflow_provider_mysql_cdc.cdc.verify import group_queue
+from airflow_provider_mysql_cdc.cdc.verify.repair import repair_found
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.views import replica_views
 
 T = table(column("id", "INT", nullable=False), key=("id",))
 Patch = pytest.MonkeyPatch

@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.verify.group_records import (
     verdict_basis,
     write_done,
 )
-from airflow_provider_mysql_cdc.cdc.verify.repair_records import RepairRecord, with_earlier_repairs
+from airflow_provider_mysql_cdc.cdc.verify.repair.repair_records import RepairRecord, with_earlier_repairs
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import read_verify_result, verdict_values
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, NotCompared, TableVerdict

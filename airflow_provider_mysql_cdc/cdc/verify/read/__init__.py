@@ -1,6 +1,6 @@
-"""What rows and records are read into.
+"""Read rows and records.
 
 ``event_record`` is a record in whatever format it is written, and how its values are written, ``source_place`` where
 in the binlog it is from, ``repair_marks`` whether a repair has written it, ``row_text`` the bytes of a row, and
-``entries`` what the tasks that read hand to those that compare.
+``entries`` what the tasks that read hand to those that compare. Rows are read by ``row_records`` and ``sql_row_text``.
 """

@@ -10,8 +10,7 @@ import pytest
 from kit.cases import for_each
 from kit.table_records import TableRecords
 
-from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import MARK
-from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table
+from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_entries import MARK
 from airflow_provider_mysql_cdc.cdc.verify.history import transactions as module
 from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.history.transactions import (
@@ -25,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.verify.history.transactions import (
 )
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryBlocks, EntryKind, FoldEntry, read_entries
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import compared_table
 
 pytestmark = pytest.mark.quick
 

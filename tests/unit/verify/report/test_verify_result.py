@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import (
     exit_code,
     not_judged_error,
 )
-from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult
+from airflow_provider_mysql_cdc.cdc.verify.compare.folding import BucketResult
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import (
     read_last_verdicts,
     read_verify_result,

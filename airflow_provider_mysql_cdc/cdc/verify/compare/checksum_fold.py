@@ -1,0 +1,257 @@
+"""Compare the entries of one bucket, in a task of the shuffle: rows and events by value, or their checksums.
+
+Rows are compared with the last states of keys by the checksum of each, or by their sums, bucket by bucket.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_entries import (
+    HEAD_BYTES,
+    MARK,
+    NO_ROW,
+    ROW_STATES,
+    STATES,
+    SUM,
+    SUM_BITS,
+    SumKind,
+)
+from airflow_provider_mysql_cdc.cdc.verify.compare.folding import BucketFold, BucketResult, TableCounts
+from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules
+from airflow_provider_mysql_cdc.cdc.verify.read.entries import read_entries
+from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import CarriedRowComparison
+
+_SPLIT_STATE = struct.Struct(">20s16s")
+"""A state as bytes: which key it is, and the rest, which compares by the order."""
+_SPLIT_ROW = struct.Struct(">20s8x8s")
+"""The state of a row, which has no order: which key it is, and its checksum."""
+_COUNT_SHIFT = 128
+_ONE = 1 << _COUNT_SHIFT
+"""One row, in a number that has the sum of checksums below."""
+_Sums = dict[tuple[int, int], tuple[int, int]]
+_ORDER_BYTES = 8
+_CHECKSUMS = struct.Struct(">QQ")
+"""The order of a state, and its checksum."""
+_ONLY_CHECKSUM, _ONLY_KEY = struct.Struct(">28xQ"), struct.Struct(">20s16x")
+"""Parts of a state in a block."""
+
+
+@dataclass(slots=True)
+class ChecksumResult:
+    """Hold what checksums say, by the tables' numbers.
+
+    Args:
+        rows: Number of rows.
+        records: Number of events.
+        differing: Buckets of keys that differ, or were not judged.
+        unjudged: Tables of which no bucket was judged.
+    """
+
+    rows: dict[int, int] = field(default_factory=dict)
+    records: dict[int, int] = field(default_factory=dict)
+    differing: dict[int, set[int]] = field(default_factory=dict)
+    unjudged: set[int] = field(default_factory=set)
+
+
+class ChecksumFold:
+    """Fold the blocks of one task of the shuffle."""
+
+    def __init__(self) -> None:
+        self._blocks: list[memoryview] = []
+        self._states: dict[bytes, bytes] = {}
+        self._row_states: dict[bytes, bytes] = {}
+        self._rows: _Sums = {}
+        self._result = ChecksumResult()
+
+    def add(self, block: bytes) -> None:
+        """Add a block, in any order."""
+        if block.startswith(STATES):
+            self._blocks.append(memoryview(block)[HEAD_BYTES:])
+            return
+        if block.startswith(ROW_STATES):
+            self._add_row_states(memoryview(block)[HEAD_BYTES:])
+            return
+        for kind, table, bucket, number, checksum in SUM.iter_unpack(memoryview(block)[HEAD_BYTES:]):
+            self._add_sum(SumKind(kind), table, bucket, number, checksum)
+
+    def _add_states(self, block: memoryview) -> None:
+        states = self._states
+        new: dict[bytes, bytes] = dict(_SPLIT_STATE.iter_unpack(block))  # type: ignore[arg-type]
+        if len(new) * _SPLIT_STATE.size == len(block) and states.keys().isdisjoint(new):
+            states.update(new)
+            return
+        known = states.get
+        for key, state in _SPLIT_STATE.iter_unpack(block):
+            if state > known(key, b""):
+                states[key] = state
+
+    def _add_row_states(self, block: memoryview) -> None:
+        rows = self._row_states
+        new: dict[bytes, bytes] = dict(_SPLIT_ROW.iter_unpack(block))  # type: ignore[arg-type]
+        if len(new) * _SPLIT_ROW.size == len(block) and rows.keys().isdisjoint(new):
+            rows.update(new)
+            return
+        for key, checksum in _SPLIT_ROW.iter_unpack(block):
+            if rows.setdefault(key, checksum) is not checksum:  # several rows have one key in records
+                self._mark(key)
+
+    def _mark(self, key: bytes) -> None:
+        """Let the rows of a key's bucket be compared."""
+        table, bucket = int.from_bytes(key[:2], "big"), int.from_bytes(key[2:4], "big")
+        self._result.differing.setdefault(table, set()).add(bucket)
+
+    def _add_sum(self, kind: SumKind, table: int, bucket: int, number: int, checksum: int) -> None:
+        result = self._result
+        match kind:
+            case SumKind.ROWS:
+                rows, checksums = self._rows.get((table, bucket), (0, 0))
+                self._rows[table, bucket] = rows + number, (checksums + checksum) & SUM_BITS
+                result.rows[table] = result.rows.get(table, 0) + number
+            case SumKind.COUNTED_ROWS:
+                result.rows[table] = result.rows.get(table, 0) + number
+            case SumKind.RECORDS:
+                result.records[table] = result.records.get(table, 0) + number
+            case SumKind.UNJUDGED_BUCKET:
+                result.differing.setdefault(table, set()).add(bucket)
+            case SumKind.UNJUDGED_TABLE:
+                result.unjudged.add(table)
+
+    def result(self) -> ChecksumResult:
+        """Compare, and return what was found."""
+        if not self._row_states and self._have_equal_rows_once():
+            return self._result
+        for block in self._blocks:
+            self._add_states(block)
+        self._blocks.clear()
+        self._take_equal_rows()
+        if self._is_equal_as_a_whole():
+            return self._result
+        topics = self._topic_sums()
+        for table, bucket in self._rows.keys() | topics.keys():
+            if self._rows.get((table, bucket)) != topics.get((table, bucket)):
+                self._result.differing.setdefault(table, set()).add(bucket)
+        return self._result
+
+    def _have_equal_rows_once(self) -> bool:
+        """Return whether each key has one state alone, and these say the rows: nothing has to be folded then.
+
+        Several rows may have one key in records (``decimal.handling.mode=double``), so that keys are unique is looked
+        at, too.
+        """
+        number, checksum = self._row_sums()
+        found = 0
+        for block in self._blocks:
+            checksums = [only for (only,) in _ONLY_CHECKSUM.iter_unpack(block)]
+            if 0 in checksums:
+                return False
+            number, found = number - len(checksums), found + sum(checksums)
+        if number != 0 or (checksum - found) & SUM_BITS != 0:
+            return False
+        keys: set[bytes] = set()
+        for block in self._blocks:
+            keys.update([key for (key,) in _ONLY_KEY.iter_unpack(block)])
+        return len(keys) * _SPLIT_STATE.size == sum(map(len, self._blocks))
+
+    def _row_sums(self) -> tuple[int, int]:
+        """Return number and sum of all rows that are in sums."""
+        numbers, checksums = zip(*self._rows.values(), strict=True) if self._rows else ((), ())
+        return sum(numbers), sum(checksums)
+
+    def _take_equal_rows(self) -> None:
+        """Compare the rows that have a state each; what is left has to equal the sums over the other rows."""
+        if not self._row_states:
+            return
+        row_of, states = self._row_states.get, self._states
+        self._states = {key: state for key, state in states.items() if row_of(key) != state[_ORDER_BYTES:]}
+        if len(states) - len(self._states) < len(self._row_states):
+            for key in self._row_states:
+                if key in self._states or key not in states:
+                    self._mark(key)
+
+    def _is_equal_as_a_whole(self) -> bool:
+        """Return whether number and sum of all rows are those of all keys that have one.
+
+        Buckets that differ would have to make up for each other, which is no more likely than equal sums in one.
+        """
+        number, checksum = self._row_sums()
+        found = [checksum_of for _, checksum_of in _CHECKSUMS.iter_unpack(b"".join(self._states.values()))]
+        return number == len(found) - found.count(0) and (checksum - sum(found)) & SUM_BITS == 0
+
+    def _topic_sums(self) -> _Sums:
+        totals: dict[bytes, int] = {}
+        number, known = int.from_bytes, totals.get
+        for key, state in self._states.items():
+            checksum = state[_ORDER_BYTES:]
+            if checksum != NO_ROW:
+                place = key[:4]
+                totals[place] = known(place, 0) + number(checksum, "big") + _ONE
+        return {
+            (number(place[:2], "big"), number(place[2:], "big")): (total >> _COUNT_SHIFT, total & SUM_BITS)
+            for place, total in totals.items()
+        }
+
+
+def merge_checksums(results: Iterable[ChecksumResult]) -> ChecksumResult:
+    """Return the results of all tasks of the shuffle as one."""
+    merged = ChecksumResult()
+    for result in results:
+        for of_all, of_one in ((merged.rows, result.rows), (merged.records, result.records)):
+            for table, count in of_one.items():
+                of_all[table] = of_all.get(table, 0) + count
+        for table, buckets in result.differing.items():
+            merged.differing.setdefault(table, set()).update(buckets)
+        merged.unjudged |= result.unjudged
+    return merged
+
+
+def add_counts_of_checksums(counts: dict[int, TableCounts], checksums: ChecksumResult) -> None:
+    """Add the rows and records that were compared by checksums to those that were compared one by one."""
+    for table, rows in checksums.rows.items():
+        counts.setdefault(table, TableCounts()).rows += rows
+    for table, records in checksums.records.items():
+        counts.setdefault(table, TableCounts()).events += records
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedBucket:
+    """Hold what was found in the entries of one bucket.
+
+    Args:
+        rows: What a comparison of rows has found.
+        checksums: What checksums say.
+    """
+
+    rows: BucketResult
+    checksums: ChecksumResult
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceBucket:
+    """Compare the entries of one bucket.
+
+    Args:
+        max_found: Most differences of each table and kind.
+        rules: What holds for the histories of keys, by the table's number.
+        compare: Compares a row with its last event.
+        moving: Numbers of tables whose rows may have events in several partitions.
+        whole: Numbers of tables whose events are compared with the transaction topic.
+    """
+
+    max_found: int
+    rules: Mapping[int, HistoryRules]
+    compare: CarriedRowComparison
+    moving: frozenset[int]
+    whole: frozenset[int]
+
+    def __call__(self, blocks: Iterable[bytes]) -> ComparedBucket:
+        """Compare."""
+        rows, checksums = BucketFold(self.compare, self.max_found, self.rules, self.moving, self.whole), ChecksumFold()
+        for block in blocks:
+            if block.startswith(MARK):
+                checksums.add(block)
+            else:
+                rows.add(read_entries(block))
+        return ComparedBucket(rows.result(), checksums.result())

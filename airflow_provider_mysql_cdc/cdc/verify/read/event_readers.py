@@ -1,0 +1,191 @@
+"""Read events in Debezium's envelope or in TiCDC's protocol; their keys and values are in formats of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from typing import Any, Protocol
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.emit.contracts import CONTRACTS
+from airflow_provider_mysql_cdc.cdc.model.records import Headers
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import EXTENSION_FIELDS
+from airflow_provider_mysql_cdc.cdc.verify.read.avro_events import AvroPart, AvroPayloads, LookupSchema
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
+    EventReader,
+    EventRecord,
+    Forms,
+    Row,
+    UnreadableRecord,
+    row_forms,
+    struct_forms,
+)
+from airflow_provider_mysql_cdc.cdc.verify.read.json_events import JsonWithSchemas, PlainJson
+
+NO_CHANGE = ""
+"""``op`` of tombstones and of messages that are no change events."""
+_NO_SOURCE: Row = {}
+# Whether the row before and the row after are there: always (True), never (False), or perhaps (None).
+_ROWS: Mapping[str, tuple[bool | None, bool | None]] = {
+    "c": (False, True),
+    "r": (False, True),
+    "u": (None, True),
+    # A before image with unknown values may be null as a whole (binlog_row_image MINIMAL).
+    "d": (None, False),
+    "t": (False, False),
+}
+_HEARTBEAT = {"ts_ms"}
+# A topic may have events of a contract that was configured before.
+_MEMBERS = frozenset({"before", "after", "source"}).union(m.name for c in CONTRACTS.values() for m in c.tail)
+_SOURCE_MEMBERS = frozenset(member.name for c in CONTRACTS.values() for member in c.source)
+
+
+class PayloadReader(Protocol):
+    """Read keys, or values."""
+
+    def read(self, data: bytes, headers: Headers = ()) -> tuple[Any, Forms | None]:
+        """Return the payload, and the forms of its values; None where they are not known.
+
+        Raises:
+            UnreadableRecord: It has another format.
+        """
+        ...
+
+    def is_exact(self, data: bytes, fields: Row, headers: Headers = ()) -> bool:
+        """Return whether a key is in the bytes that the stream writes for its fields."""
+        ...
+
+
+class EnvelopeEvents:
+    """Read the records of a topic of change events, of contract 3.x or 1.9."""
+
+    def __init__(self, keys: PayloadReader, values: PayloadReader) -> None:
+        self._keys, self._values = keys, values
+
+    def read(self, key: bytes | None, value: bytes | None, headers: Headers = ()) -> EventRecord:
+        """Return what a record says; see ``EventReader``."""
+        fields, key_forms, exact = None, None, True
+        if key is not None:
+            fields, key_forms = self._keys.read(key, headers)
+            if fields is not None and not isinstance(fields, dict):
+                raise UnreadableRecord("the key is no object")
+            exact = fields is None or self._keys.is_exact(key, fields, headers)
+        if value is None:  # of a table without a key, the tombstone has no key either
+            return EventRecord(
+                NO_CHANGE, fields, None, None, _NO_SOURCE, None, key_forms, key_bytes=key, key_exact=exact
+            )
+        event, forms = self._values.read(value, headers)
+        if not isinstance(event, dict):
+            raise UnreadableRecord("the value is no object")
+        op = event.get("op")
+        if not isinstance(op, str) or op not in _ROWS:
+            return _other_message(event)
+        rows = _ROWS[op]
+        before, after, source = event.get("before"), event.get("after"), event.get("source")
+        if not isinstance(source, dict):
+            raise UnreadableRecord(f"the event of op {op} has no source")
+        require_members(event, _MEMBERS, "the event")
+        require_members(source, _SOURCE_MEMBERS, "source")
+        for name, row, wanted in (("before", before, rows[0]), ("after", after, rows[1])):
+            if (row is not None and not isinstance(row, dict)) or wanted is (row is None):
+                raise UnreadableRecord(_misfit(op, name, row, wanted))
+        more = event.get("transaction"), key, exact
+        return EventRecord(op, fields, before, after, source, forms, key_forms, 0, *more)
+
+
+def require_members(members: Mapping[str, Any], known: Set[str], where: str) -> None:
+    """Check that the stream writes all members that a part of an event has.
+
+    Raises:
+        UnreadableRecord: It has other members.
+    """
+    if not members.keys() <= known:
+        more = ", ".join(sorted(members.keys() - known))
+        raise UnreadableRecord(f"{where} has members that the stream does not write: {more}")
+
+
+def _misfit(op: str, name: str, row: Any, wanted: bool | None) -> str:
+    if row is not None and not isinstance(row, dict):
+        return f"{name} of the event of op {op} is no object"
+    return f"the event of op {op} has {'no' if wanted else 'a row'} {name}"
+
+
+def _other_message(event: Mapping[str, Any]) -> EventRecord:
+    """Return what a value says that is no change event: a message (op ``m``) or a heartbeat."""
+    if event.get("op") == "m" or event.keys() == _HEARTBEAT:
+        return EventRecord(NO_CHANGE, None, None, None, _NO_SOURCE)
+    if "op" not in event:
+        raise UnreadableRecord("the value is no change event: it has no op")
+    raise UnreadableRecord(f"the value is no change event: its op is {event['op']!r:.20}")
+
+
+_OPERATION, *_ = _EXTENSION = tuple(name for name, _ in EXTENSION_FIELDS)
+_OPERATIONS = ("c", "u")
+
+
+class TicdcEvents:
+    """Read the records of a topic of flat rows.
+
+    Without the extension (``enable-tidb-extension``) a record does not say whether its row was inserted or updated;
+    it is then read as an update.
+    """
+
+    def __init__(self, lookup_schema: LookupSchema) -> None:
+        self._keys, self._values = AvroPayloads("key", lookup_schema), AvroPayloads("value", lookup_schema)
+
+    def read(self, key: bytes | None, value: bytes | None, headers: Headers = ()) -> EventRecord:
+        """Return what a record says; see ``EventReader``."""
+        fields, key_forms, exact = None, None, True
+        if key is not None:
+            payload, exact = self._keys.payload(key, headers), self._keys.is_exact(key, headers)
+            fields, key_forms = payload.value, payload.schema.forms
+        if value is None:
+            return EventRecord("d", fields, None, None, _NO_SOURCE, None, key_forms, key_bytes=key, key_exact=exact)
+        payload = self._values.payload(value, headers)
+        row, source, op = payload.value, _NO_SOURCE, "u"
+        if _OPERATION in row:
+            source = {name: row.pop(name) for name in _EXTENSION if name in row}
+            op = source[_OPERATION]
+            if op not in _OPERATIONS:
+                raise UnreadableRecord(f"{_OPERATION} of the row is {op!r:.20}")
+        forms = payload.schema.forms
+        return EventRecord(op, fields, None, row, source, forms, key_forms, key_bytes=key, key_exact=exact)
+
+
+_PartForms = Callable[[Mapping[str, Any]], Forms]
+_FORMS: Mapping[F.ConverterPart, _PartForms] = {"key": struct_forms, "value": row_forms}
+
+
+def event_reader(cfg: ConnectorConfig, topic: str, lookup_schema: LookupSchema) -> EventReader:
+    """Return the reader of the records of a topic of tables.
+
+    Args:
+        cfg: The connector's configuration.
+        topic: The topic; all topics of tables have one format.
+        lookup_schema: Returns the text of a schema; not called where nothing is Avro.
+
+    Raises:
+        ConfigError: Records are Avro, and fastavro is not installed.
+    """
+    if cfg.is_ticdc:
+        return TicdcEvents(lookup_schema)
+    return EnvelopeEvents(*(_part_reader(cfg, part, lookup_schema) for part in F.PARTS))
+
+
+def boundary_reader(cfg: ConnectorConfig, lookup_schema: LookupSchema) -> PayloadReader:
+    """Return the reader of the values of the transaction topic.
+
+    Raises:
+        ConfigError: They are Avro, and fastavro is not installed.
+    """
+    if cfg.registry_settings("value") is None and cfg[F.VALUE_SCHEMAS_ENABLE]:
+        return JsonWithSchemas("value", lambda schema: {})
+    return _part_reader(cfg, "value", lookup_schema)
+
+
+def _part_reader(cfg: ConnectorConfig, part: F.ConverterPart, lookup_schema: LookupSchema) -> PayloadReader:
+    registry = cfg.registry_settings(part)
+    if registry is not None:
+        return AvroPart(part, lookup_schema, guids=bool(registry.guids_for))
+    schemas = {"key": F.KEY_SCHEMAS_ENABLE, "value": F.VALUE_SCHEMAS_ENABLE}[part]
+    return JsonWithSchemas(part, _FORMS[part]) if cfg[schemas] else PlainJson(part)

@@ -1,0 +1,1 @@
+"""Repair what a comparison has found, in windows over listed keys."""

@@ -1,0 +1,276 @@
+"""The task of a repair: one of a window, whose stretches are lists of keys (``listed_stretch``)."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.drain.batch_run import WriterInputs
+from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import CompiledTable, KeyRangeReader, RangeUnreadable
+from airflow_provider_mysql_cdc.cdc.incremental.window_task import open_window_task
+from airflow_provider_mysql_cdc.cdc.job.schema_texts import ask_driver_for_texts
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import RowCounts, RowRange, TableSelect
+from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
+from airflow_provider_mysql_cdc.cdc.verify.compare.suspects import TableSuspects
+from airflow_provider_mysql_cdc.cdc.verify.read.avro_events import LookupSchema
+from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import event_reader
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader
+from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import REPAIR_HEADER, settled_header
+from airflow_provider_mysql_cdc.cdc.verify.read.row_records import RowRecords
+from airflow_provider_mysql_cdc.cdc.verify.repair.ghost_delete import MARKER, GhostDeletes
+from airflow_provider_mysql_cdc.cdc.verify.repair.listed_keys import KeyLister, ListedKey, rows_condition
+from airflow_provider_mysql_cdc.cdc.verify.repair.listed_stretch import ListedStretch
+from airflow_provider_mysql_cdc.cdc.verify.repair.repair_records import RepairRecord
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
+from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import (
+    ComparedTable,
+    compared_table,
+    tables_by_topic,
+)
+from airflow_provider_mysql_cdc.cdc.verify.views.time_limit import time_limit
+
+MAX_KEYS = 200
+"""Keys of one stretch: one SELECT and one Kafka transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairInputs:
+    """Hold what the task of a repair needs.
+
+    Args:
+        writer: What it needs as the writer of the window's batch.
+        suspects: The suspects.
+        run: Id of the run, under which the ledger counts repairs.
+        owner: Who repairs: ``dag_id/run_id/task_id/map_index``.
+        earlier: What earlier attempts of the run had repaired before the comparison, by table.
+        counted: What the ledger counts for the run, by table: also what an attempt has repaired that broke since then,
+            and which is repaired once more.
+    """
+
+    writer: WriterInputs
+    suspects: tuple[TableSuspects, ...]
+    run: str
+    owner: str
+    earlier: Mapping[str, Mapping[DifferenceKind, int]] = field(default_factory=dict)
+    counted: Mapping[str, Mapping[DifferenceKind, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TableOutcome:
+    """Hold what was done about one table.
+
+    Args:
+        repaired: Number of differences that are repaired, by kind.
+        reasons: What could not be repaired, and why.
+    """
+
+    repaired: Mapping[DifferenceKind, int] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """Hold what a repair has done.
+
+    Args:
+        tables: By table.
+        counts: Records by topic that were written.
+    """
+
+    tables: Mapping[TableId, TableOutcome] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+class _TakesTooLong(Exception):
+    """Raised where a stretch does not fit into one Kafka transaction."""
+
+
+def run_repair_task(index: int, arguments: StageArguments[RepairInputs]) -> RepairReport:
+    """Run the task of a repair; called in a Spark task of a barrier stage.
+
+    Args:
+        index: The task's index, which is its writer's index.
+        arguments: What the task was started with.
+    """
+    with open_window_task(index, arguments, arguments.inputs.writer) as reader:
+        if reader is None:
+            raise StateError(
+                "a task does not know the structures at the position of the repair",
+                why="an earlier attempt of it had written its part of the batch",
+                remedy="run the task again",
+                retriable=True,
+            )
+        with time_limit(reader.cfg, reader.conn):
+            return RepairTask(reader, arguments.inputs).run()
+
+
+class RepairTask:
+    """Write the listed keys of all tables.
+
+    Args:
+        reader: What reads in the window's view, which is at the end of the batch.
+        inputs: What is to be repaired.
+    """
+
+    def __init__(self, reader: KeyRangeReader, inputs: RepairInputs) -> None:
+        self._reader, self._inputs, self._cfg = reader, inputs, reader.cfg
+        self._lookup = ask_driver_for_texts(reader.channel)
+
+    def run(self) -> RepairReport:
+        """Return what was done."""
+        topics = {suspects.topic for suspects in self._inputs.suspects}
+        versions = {suspects.table: suspects.versions for suspects in self._inputs.suspects}
+        names = (n for n in sorted(self._reader.state.tables) if self._cfg.captures(n))
+        tables = {
+            name: compared_table(self._cfg, number, self._reader.state.tables[name], versions=versions.get(name))
+            for number, name in enumerate(n for n in names if record_topics.table_topic_name(self._cfg, n) in topics)
+        }
+        outcomes = dict[TableId, TableOutcome]()
+        for suspects in self._inputs.suspects:
+            try:
+                compiled = self._reader.compiled_table(suspects.table)
+                if compiled.table != suspects.structure:
+                    # Keys of another structure have other forms, by which no row would be found.
+                    raise RangeUnreadable("its structure has changed since it was compared; verify again")
+                outcomes[suspects.table] = self._repair(suspects, compiled, tables)
+            except RangeUnreadable as error:
+                outcomes[suspects.table] = TableOutcome(reasons=(str(error),))
+        return RepairReport(outcomes, self._reader.writer.counts)
+
+    def _repair(
+        self, suspects: TableSuspects, compiled: CompiledTable, tables: Mapping[TableId, ComparedTable]
+    ) -> TableOutcome:
+        compared, events = tables[suspects.table], event_reader(self._cfg, suspects.topic, self._lookup)
+        of_topic, partitions = tables_by_topic(tables.values())[suspects.topic], compiled.route.partitions
+        lister = KeyLister(self._cfg, compared, of_topic, events, partitions)
+        writer = _ListedTable(self._reader, self._inputs, compiled, compared, events, self._lookup)
+        return writer.write(lister.list_keys(suspects.suspects), lister.reasons)
+
+
+class _ListedTable:
+    """Write the listed keys of one table, some in each stretch."""
+
+    def __init__(
+        self,
+        reader: KeyRangeReader,
+        inputs: RepairInputs,
+        compiled: CompiledTable,
+        compared: ComparedTable,
+        events: EventReader,
+        lookup: LookupSchema,
+    ) -> None:
+        cfg, partitions = reader.cfg, compiled.route.partitions
+        self._reader, self._inputs, self._cfg, self._compiled = reader, inputs, cfg, compiled
+        self._compared, self._events = compared, events
+        self._options = table_options.table_options(cfg, compared.table)
+        self._header = (REPAIR_HEADER, inputs.run.encode())
+        self._id_prefix = f"repair/{reader.plan.epoch}/{inputs.run}"
+        self._deletes = GhostDeletes(
+            cfg,
+            reader.position(),
+            [*table_options.headers(cfg, inputs.writer.run_id), self._header],
+            lookup,
+            self._id_prefix if cfg[F.CDC_ID_HEADER] else None,
+        )
+        self._records = RowRecords(cfg, compared.table, partitions, reader.avro_formats, reader.plan.end)
+        self._repaired: Counter[DifferenceKind] = Counter()
+        self._stretches = 0
+
+    def write(self, keys: Sequence[ListedKey], reasons: Sequence[str]) -> TableOutcome:
+        """Write keys; return what was done.
+
+        Args:
+            keys: The keys.
+            reasons: Why others cannot be repaired.
+        """
+        left, said = self._cut(keys), list(reasons)
+        while left:
+            listed = left.pop(0)
+            stretch = ListedStretch(self._cfg, self._compared, listed, self._events, self._records, self._deletes)
+            try:
+                self._reader.writer.write(self._row_range(stretch))
+            except _TakesTooLong as error:
+                half = len(listed) // 2
+                left[:0] = [listed[:half], listed[half:]] if half and self._compared.own_key else []
+                said += [] if half and self._compared.own_key else [str(error)]
+            except RangeUnreadable as error:
+                said.append(str(error))
+            else:
+                self._repaired += stretch.repaired
+                said += stretch.reasons
+                left += [[key] for key in stretch.left]
+        return TableOutcome(dict(self._repaired), tuple(said))
+
+    def _cut(self, keys: Sequence[ListedKey]) -> list[Sequence[ListedKey]]:
+        """Return the keys of each stretch: of all keys one where the whole table is read, or keys name no rows."""
+        size = MAX_KEYS if self._compared.own_key and "TRUE" not in map(self._condition, keys) else max(1, len(keys))
+        return [keys[start : start + size] for start in range(0, len(keys), size)]
+
+    def _condition(self, key: ListedKey) -> str:
+        if key.row is None:
+            return "FALSE"
+        if self._compared.keyless:
+            return "TRUE"
+        return rows_condition(self._compared.table, self._options, key.row)
+
+    def _row_range(self, stretch: ListedStretch) -> RowRange:
+        conditions = list(dict.fromkeys(map(self._condition, stretch.keys)))
+        condition = "TRUE" if "TRUE" in conditions else " OR ".join(f"({each})" for each in conditions)
+        compiled, where = self._compiled, f"repair of {self._compared.table.id}"
+        self._stretches += 1
+        settled = settled_header(stretch.keys[0].settled) if len(stretch.keys) == 1 else []
+        return RowRange(
+            where=where,
+            select=TableSelect(
+                compiled.table,
+                rows_sql(compiled.table.id, compiled.columns, condition, ()),
+                lambda: compiled.route,
+                stretch.chosen_rows,
+                stretch.listed_rows,
+            ),
+            key_kinds=(),
+            position=self._reader.position,
+            id_prefix=self._id_prefix,
+            row_id_prefix=f"{where}, {self._stretches}",
+            ledger_record=lambda written: self._ledger_record(stretch, written),
+            timeout_error=lambda produced, rows: _TakesTooLong(
+                f"{produced:,} of {rows:,} rows took as long as one Kafka transaction may last: raise "
+                f"{F.TRANSACTION_TIMEOUT_MS.name}"
+            ),
+            report_progress=lambda _: None,
+            marker=MARKER,
+            headers=[self._header, *settled],
+            first_records=stretch.first_records,
+        )
+
+    def _ledger_record(self, stretch: ListedStretch, written: RowCounts) -> tuple[str, dict[str, Any]] | None:
+        """Return the record that counts what the run has repaired in the table; None where that is no more than before.
+
+        Raises:
+            RangeUnreadable: A row cannot be written.
+        """
+        if written.unreadable:
+            self._reader.sink.abort()
+            raise RangeUnreadable(f"{written.unreadable:,} of {written.read:,} rows cannot be written")
+        if not stretch.repaired:
+            return None
+        table, inputs = str(self._compared.table.id), self._inputs
+        repaired = Counter(inputs.earlier.get(table, {})) + self._repaired + stretch.repaired
+        record = RepairRecord(
+            inputs.run,
+            table,
+            self._compared.topic,
+            inputs.owner,
+            self._reader.plan.end,
+            time.time_ns() // 1_000_000,
+            dict(repaired | Counter(inputs.counted.get(table, {}))),
+        )
+        return record.key, record.to_json()

@@ -1,0 +1,190 @@
+"""Tell the schemas that the stream may have written with the records of one table from those that it never writes.
+
+Records may be older than a property, so all modes and contracts count, and all structures that the table has had. What
+counts is what a consumer gets that reads by the schema: names, types, and whether null is allowed; not comments,
+defaults, or parameters that say where a column comes from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.avro.connect_avro import avro_schema
+from airflow_provider_mysql_cdc.cdc.config import enums
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.convert.connect_schema import ConnectSchema, field_schema
+from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, value_columns
+from airflow_provider_mysql_cdc.cdc.emit.contracts import CONTRACTS, Member
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import key_schema, value_schema
+from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes
+from airflow_provider_mysql_cdc.cdc.verify.read.avro_events import readable_schema
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
+    DECIMAL,
+    Forms,
+    SchemaForms,
+    UnreadableRecord,
+    ValueForm,
+)
+
+_ROWS = ("before", "after")
+_REQUIRED = {*_ROWS, "source", "op"}
+_MODES: Mapping[str, Iterable[str]] = {
+    "decimal_mode": enums.DecimalHandlingMode,
+    "bigint_unsigned_mode": enums.BigIntUnsignedHandlingMode,
+    "binary_mode": enums.BinaryHandlingMode,
+    "time_mode": enums.TimePrecisionMode,
+}
+
+
+class WrittenSchemas:
+    """Judge the schemas of one table's records.
+
+    Args:
+        cfg: The connector's configuration.
+        tables: All structures that the table has had.
+    """
+
+    def __init__(self, cfg: ConnectorConfig, tables: Sequence[Table]) -> None:
+        self._cfg, self._tables = cfg, tables
+        self._known: dict[tuple[str, bool], Forms] = {}
+        self._schemas: dict[str, list[Any]] = {}
+        self._forms: dict[str, set[ValueForm]] = {}
+
+    def require(self, part: str, forms: Forms | None, *, with_columns: bool = True) -> None:
+        """Check the schema of a key or value.
+
+        Args:
+            part: ``key`` or ``value``.
+            forms: What it says of the fields; None if the record has none.
+            with_columns: Whether it is known which columns the table had then.
+
+        Raises:
+            UnreadableRecord: The stream never writes such a schema for the table.
+        """
+        if forms is None or self._known.get((part, with_columns)) is forms:
+            return
+        if isinstance(forms, SchemaForms):
+            if not self._schemas:
+                self._add_schemas()
+            try:
+                if part == "key":
+                    self._require_key(forms.schema)
+                else:
+                    self._require_envelope(forms.schema, with_columns=with_columns)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise UnreadableRecord(f"the schema of the {part} is none of Connect's ({error!r})") from error
+        elif with_columns:
+            if not self._forms:
+                self._add_forms()
+            for name, form in forms.items():
+                _require(form in self._forms.get(name, (form,)), part, name, f"{form.type} {form.name}")
+        self._known[part, with_columns] = forms
+
+    def _require_key(self, schema: Mapping[str, Any]) -> None:
+        _require(schema.get("type") == "struct" and not schema.get("optional"), "key", "", schema.get("type"))
+        for field in schema["fields"]:
+            allowed = self._schemas.get(str(field["field"]), [_bare(Member(str(field["field"])).to_schema())])
+            _require(_bare(field) in allowed, "key", field["field"], field.get("type"))
+
+    def _require_envelope(self, schema: Mapping[str, Any], *, with_columns: bool) -> None:
+        fields = {str(field["field"]): field for field in schema["fields"]}
+        _require(fields.keys() >= _REQUIRED and len(fields) == len(schema["fields"]), "value", "", sorted(fields))
+        _require(str(schema.get("name")).endswith("Envelope"), "value", "", schema.get("name"))
+        for name, field in fields.items():
+            if name == "source":
+                for member in field["fields"]:
+                    _require(_bare(member) in _SOURCE_MEMBERS, "value", member["field"], member.get("type"))
+            elif name not in _ROWS:
+                _require(_bare(field) in _TAIL_MEMBERS, "value", name, field.get("type"))
+        before, after = (_bare({**fields[name], "field": None}) for name in _ROWS)
+        _require(before == after and after["type"] == "struct" and after["optional"], "value", "after", "")
+        for column in fields["after"]["fields"] if with_columns else ():
+            bare = _bare(column)
+            _require(bare in self._schemas.get(bare["field"], (bare,)), "value", column["field"], column.get("type"))
+
+    def _add_schemas(self) -> None:
+        for fields in self._possible_fields():
+            for field in fields:
+                bare, known = _bare(field), self._schemas.setdefault(field["field"], [])
+                if bare not in known:
+                    known.append(bare)
+
+    def _add_forms(self) -> None:
+        for forms in self._possible_ticdc_forms() if self._cfg.is_ticdc else self._possible_avro_forms():
+            for name, form in forms.items():
+                self._forms.setdefault(name, set()).add(form)
+
+    def _possible_fields(self) -> Iterator[list[ConnectSchema]]:
+        for table in self._tables:
+            with suppress(SchemaError):  # of such a structure there is no record
+                options = table_options.table_options(self._cfg, table)
+                columns = _record_columns(table, options)
+                for variant in _possible_options(table, options):
+                    with suppress(SchemaError):
+                        yield [field_schema(c, variant, names=options.field_names) for c in columns]
+
+    def _possible_avro_forms(self) -> Iterator[Forms]:
+        for fields, meta in product(self._possible_fields(), (True, False)):
+            struct: ConnectSchema = {"type": "struct", "fields": fields, "optional": False, "name": "a.Value"}
+            with suppress(SchemaError, ValueError):
+                yield readable_schema(dumps(avro_schema(json.loads(dumps(struct)), meta=meta))).forms
+
+    def _possible_ticdc_forms(self) -> Iterator[Forms]:
+        modes = product(enums.TicdcDecimalMode, enums.TicdcBigintUnsignedMode)
+        for table, (decimal, bigint) in product(self._tables, modes):
+            options = table_options.table_options(self._cfg, table)
+            keys, values = key_columns(table, options), value_columns(table, options)
+            for build, columns in ((key_schema, keys), (value_schema, values)):
+                with suppress(SchemaError, ValueError):
+                    text = build(table, columns, TicdcModes(str(decimal), str(bigint)))
+                    if text is not None:
+                        yield readable_schema(text).forms
+
+
+def _record_columns(table: Table, options: DecoderOptions) -> list[Column]:
+    return list({c.name: c for c in (*value_columns(table, options), *key_columns(table, options))}.values())
+
+
+def _possible_options(table: Table, options: DecoderOptions) -> Iterator[DecoderOptions]:
+    """Yield options under which records of a table may have been written; one mode decides about a column."""
+    tinyints = frozenset(column.name for column in table.columns if column.type_name == "TINYINT")
+    bases = (options, *(replace(options, conversions=(), booleans=names) for names in (frozenset[str](), tinyints)))
+    for base, version in product(bases, enums.EventContract):
+        for name, modes in _MODES.items():
+            for mode in modes:
+                yield replace(base, contract=str(version), **{name: str(mode)})  # type: ignore[arg-type]
+
+
+def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a Connect schema decides what a consumer gets."""
+    bare: dict[str, Any] = {name: schema.get(name) for name in ("type", "name", "field")}
+    bare["optional"] = bool(schema.get("optional"))
+    if schema.get("name") == DECIMAL:
+        bare["scale"] = schema.get("parameters", {}).get("scale")
+    if "fields" in schema:
+        bare["fields"] = {field["field"]: _bare(field) for field in schema["fields"]}
+    if "items" in schema:
+        bare["items"] = _bare(schema["items"])
+    return bare
+
+
+def _require(holds: bool, part: str, name: Any, found: Any) -> None:
+    if not holds:
+        where = f"field {name} " if name else ""
+        raise UnreadableRecord(f"the schema of the {part} is none that the stream writes: {where}({found})")
+
+
+_SOURCE_MEMBERS = [_bare(member.to_schema()) for layout in CONTRACTS.values() for member in layout.source]
+_TAIL_MEMBERS = [
+    _bare(member.to_schema()) for layout in CONTRACTS.values() for member in (*layout.tail, layout.transaction)
+]

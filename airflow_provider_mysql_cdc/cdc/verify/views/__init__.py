@@ -1,0 +1,1 @@
+"""Open the views of a verification at one position, on the source or a replica."""
