@@ -217,17 +217,19 @@ def test_a_transaction_that_was_skipped_on_a_server_in_between_is_refused(
 def test_an_errant_transaction_that_was_read_as_an_empty_one_is_refused_and_repaired(
     pipeline: Pipeline, pair: Pair, database: str
 ) -> None:
-    """It was settled in the usual way, by an empty one on the primary; the replica is promoted with its row."""
+    """It was settled by an empty one on the primary, or in gtid_purged; the replica is promoted with its row."""
     replica, primary = pair.replica, pair.primary
     pair.catch_up()
     execute(replica.root, "SET GLOBAL super_read_only=OFF")
     insert(replica.root, database, 78)
-    errant = f"{replica.uuid}:1"
+    errant = f"{replica.uuid}:1:3"
     execute(replica.root, "CREATE DATABASE elsewhere")
+    insert(replica.root, database, 82)
     for number in (1, 2):
         execute(
             primary.root, f"SET gtid_next='{replica.uuid}:{number}'", "BEGIN", "COMMIT", "SET gtid_next='AUTOMATIC'"
         )
+    execute(primary.root, f"SET GLOBAL gtid_purged='+{replica.uuid}:3'")
     insert(primary.root, database, 79)
     pipeline.drain()
     insert(primary.root, database, 80)

@@ -9,6 +9,7 @@ GTIDs of such transactions (``BinlogOffset.read_empty``), and they are looked up
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -64,8 +65,8 @@ def require_nothing_in_empty(
             offset,
             f"it has executed {shown_gtids(gtids)} with changes of captured tables "
             f"({', '.join(list(tables)[:_MAX_NAMED])}{more}), and the stream has read them as empty ones, by which "
-            "somebody settles an errant transaction or skips one (SET gtid_next): the changes are in its tables, and "
-            "not in the topics",
+            "somebody settles an errant transaction or skips one (SET gtid_next, gtid_purged): the changes are in its "
+            "tables, and not in the topics",
             "let database.hostname lead to a server without them; or continue with what this one has: "
             + reset_remedy(GtidSet.parse(offset.gtids or "")),
         )
@@ -77,6 +78,25 @@ def require_nothing_in_empty(
             f"WARNING: the stream has read transactions as empty ones that this server may have executed with changes: "
             f"{'; '.join(doubts)}. Trigger mysql_cdc_verify with repair=yes, which finds what is missing"
         )
+
+
+def with_unread_purged(conn: Any, offset: BinlogOffset) -> BinlogOffset:
+    """Return an offset that also remembers what was added to gtid_purged of its server behind it.
+
+    Files before the offset have only what its set has; the rest is in no file, so the stream never reads it
+    (``SET GLOBAL gtid_purged = '+...'``, MySQL 8.0).
+
+    Args:
+        conn: An open connection to its server.
+        offset: The offset.
+
+    Raises:
+        SourceError: The query fails.
+    """
+    if not offset.gtids or not (added := purged_gtids(conn).subtract(GtidSet.parse(offset.gtids))):
+        return offset
+    remembered = GtidSet.parse(offset.read_empty).union(added).newest(MOST_READ_EMPTY)
+    return replace(offset, read_empty=str(remembered))
 
 
 def _changes(cfg: ConnectorConfig, conn: Any, wanted: GtidSet) -> Iterator[tuple[str, str]]:

@@ -99,7 +99,7 @@ class BinlogOffset:
             epoch at which the server that executed it first committed it: a GTID that is used again after a RESET has
             another time. None when not known.
         read_empty: GTIDs of transactions before the place that were read as empty ones, without a change or a
-            statement: another server may have changes under them. None when there are none.
+            statement, or that the server has in no file: another one may have changes under them. None for none.
     """
 
     file: str
