@@ -231,7 +231,7 @@ def test_the_first_transaction_of_a_file_is_not_passed_over(
     insert(pair.primary.root, database, 1)
     pair.catch_up()
     execute(pair.replica.root, "FLUSH LOCAL BINARY LOGS")
-    execute(pair.primary.root, bulk(database, 1000))
+    execute(pair.primary.root, bulk(database, 1000, 10 * BULK))
     [marker] = crash(pipeline, monkeypatch, tmp_path, "writer.after_commit")
     assert not marker.reached.is_boundary
     pair.switch()
