@@ -379,7 +379,7 @@ def test_a_hundred_pipelines_are_listed_with_few_requests(site: Site) -> None:
     site.open("/mysql-cdc/")
     browser.wait_for("document.querySelectorAll('tbody tr').length === 25")
     files = browser.requests(lambda url: "/static/" in url or url.endswith("/mysql-cdc/"))
-    assert len(files) == 10
+    assert len(files) == 11
     browser.wait_for("!document.querySelector('[data-state=reading]')")
     asked = set(browser.requests(lambda url: "/api/pipeline/status?" in url))
     assert len(asked) == 25, "only what is seen is read"
