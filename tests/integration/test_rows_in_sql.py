@@ -450,4 +450,6 @@ def test_the_first_and_the_last_values_of_each_mode_and_those_beside_them(root: 
             assert not unwritten and compared >= 3, (properties, compared)
             texts = sql_texts(config(properties), table)
             assert texts is not None
-            assert sum(row[1] for row in rows(root, sums_sql(table.id, texts, 2, "TRUE"))) == len(moments), properties
+            assert sum(row[1] for row in rows(root, sums_sql(table.id, 0, texts, 2, "TRUE"))) == len(moments), (
+                properties
+            )

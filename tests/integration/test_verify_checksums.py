@@ -120,6 +120,22 @@ def damage_rows(root: Any, db: str) -> None:
     )
 
 
+def test_rows_that_move_to_a_table_of_the_same_form_do_not_make_up_for_each_other(
+    properties: dict[str, str], root: Any, database: str
+) -> None:
+    """One task compares both tables: their numbers and sums together are those of both topics."""
+    pipeline = Pipeline(properties, slots=1)
+    for table in ("now", "past"):
+        execute(root, f"CREATE TABLE `{database}`.{table} (id INT PRIMARY KEY, v INT)")
+    execute(root, f"INSERT INTO `{database}`.now VALUES (1, 1), (2, 2)", f"INSERT INTO `{database}`.past VALUES (7, 7)")
+    pipeline.snapshot()
+    moved = f"INSERT INTO `{database}`.past SELECT * FROM `{database}`.now WHERE id = 2"
+    execute(root, UNLOGGED, moved, f"DELETE FROM `{database}`.now WHERE id = 2", LOGGED)
+    result = pipeline.verify()
+    assert verdict(result, "now").findings == {DifferenceKind.GHOST: 1}
+    assert verdict(result, "past").findings == {DifferenceKind.MISSING: 1}
+
+
 @pytest.mark.exhaustive(but="plain")
 @pytest.mark.parametrize("pipeline", ["false", "true"], indirect=True, ids=["plain", "schemas"])
 def test_damage_is_found_as_by_a_comparison_of_all_rows(

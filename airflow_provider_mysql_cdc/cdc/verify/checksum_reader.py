@@ -203,7 +203,7 @@ class TableChecksums:
         if self._texts is None:
             return None
         sampled = "" if self._sample is None else f" AND {self._sample.condition}"
-        return sums_sql(self._table, self._texts, self._buckets, condition + sampled)
+        return sums_sql(self._table, self._number, self._texts, self._buckets, condition + sampled)
 
     def add_sums(self, sums: Iterable[tuple[Any, Any, Any]]) -> int:
         """Add sums that the server has computed: bucket, number and sum of checksums; return the number of rows."""

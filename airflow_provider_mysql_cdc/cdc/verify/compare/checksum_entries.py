@@ -15,7 +15,7 @@ from zlib import crc32
 
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.verify.read.sql_literals import escapes_as_in_sql
-from airflow_provider_mysql_cdc.cdc.verify.read.sql_row_text import CHECKSUM_BYTES
+from airflow_provider_mysql_cdc.cdc.verify.read.sql_row_text import CHECKSUM_BYTES, table_mark
 
 MARK = b"\xff\xff"
 """What blocks of these entries begin with; no table has this number."""
@@ -56,7 +56,7 @@ class RecordSlices(Protocol):
     """Take the keys and rows out of the records of one table as bytes (``json_slices``, ``avro_slices``)."""
 
     def checksum_of(self, data: bytes, /) -> bytes:
-        """Return the checksum of the fields of a key and a row, one behind the other."""
+        """Return the checksum of a table's mark, the fields of a key and a row, one behind the other."""
 
     def fields_of(self, key: bytes, /) -> bytes | None:
         """Return the fields of a key; None if other bytes may have the same values, or it is none of the table's."""
@@ -80,7 +80,7 @@ def checksum_of(text: bytes) -> bytes:
     Sums of them are as good as single ones. CRCs are linear: their sums may be equal where rows exchange values.
 
     Args:
-        text: The texts of the key's fields and of the row, one behind the other.
+        text: The table's mark, and the texts of the key's fields and of the row, one behind the other.
     """
     return bytes_checksum_of(escapes_as_in_sql(text))
 
@@ -168,7 +168,8 @@ class KeyStates:
     def __init__(
         self, number: int, slices: RecordSlices, partitions: int, buckets: int, blocks: ChecksumBlocks
     ) -> None:
-        self._number, self._slices, self._checksum_of = number, slices, slices.checksum_of
+        self._number, self._table_mark = number, table_mark(number)
+        self._slices, self._checksum_of = slices, slices.checksum_of
         self._partitions, self._buckets, self._blocks = partitions, buckets, blocks
 
     def add_events(self, keys: Sequence[bytes], rows: Sequence[bytes], partition: int, end: int) -> None:
@@ -199,19 +200,21 @@ class KeyStates:
             for each in zip(keys, fields, rows, orders, strict=True):
                 self._put_one(*each, states)
             return
-        number, buckets, count, sha256 = self._number, self._buckets, self._blocks.shuffle_buckets, hashlib.sha256
+        number, mark, sha256 = self._number, self._table_mark, hashlib.sha256
+        buckets, count = self._buckets, self._blocks.shuffle_buckets
         pack, first = STATE.pack, shuffle_bucket(number, 0, count)
         for of_key, row, order in zip(fields, rows, orders, strict=True):
             bucket = crc32(of_key) % buckets
             # Of the digest, the entry takes the first bytes (``STATE``).
-            states[(first + bucket) % count] += pack(number, bucket, of_key, order, sha256(of_key + row).digest())
+            digest = sha256(mark + of_key + row).digest()
+            states[(first + bucket) % count] += pack(number, bucket, of_key, order, digest)
 
     def _put_one(self, key: bytes, fields: bytes | None, row: bytes, order: int, states: list[bytearray]) -> None:
         if fields is None:
             self.mark(key)
             return
         bucket = key_bucket(fields, self._buckets)
-        checksum = self._checksum_of(fields + row) if row else NO_ROW
+        checksum = self._checksum_of(self._table_mark + fields + row) if row else NO_ROW
         place = shuffle_bucket(self._number, bucket, self._blocks.shuffle_buckets)
         states[place] += STATE.pack(self._number, bucket, key_id(fields), order, checksum)
 

@@ -134,13 +134,18 @@ def _sql_text(text: str) -> str:
     return sql_literal(escapes_as_in_sql(text.encode()).decode())
 
 
-def sums_sql(table: TableId, texts: SqlTexts, buckets: int, condition: str) -> str:
-    """Return a SELECT of bucket, number and sum of checksums of rows.
+def table_mark(number: int) -> bytes:
+    """Return what checksums of a table's rows begin with: equal rows that move to another table do not add up."""
+    return b"%d" % number
+
+
+def sums_sql(table: TableId, number: int, texts: SqlTexts, buckets: int, condition: str) -> str:
+    """Return a SELECT of bucket, number and sum of checksums of rows; the table has this number.
 
     The column is named by its place: GROUP BY takes a name for a column of the table first, which may have it. A text
     that is NULL, because the server cannot write it, has no checksum but is counted, so it equals no event.
     """
-    digest = f"SHA2(CONCAT({texts.key_fields}, {texts.after}), 256)"
+    digest = f"SHA2(CONCAT('{table_mark(number).decode()}', {texts.key_fields}, {texts.after}), 256)"
     checksum = f"CAST(CONV(LEFT({digest}, {2 * CHECKSUM_BYTES}), 16, 10) AS UNSIGNED)"
     return (
         f"SELECT {_bucket(texts, buckets)}, COUNT(*), SUM({checksum}) "

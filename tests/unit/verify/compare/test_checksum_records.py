@@ -118,7 +118,7 @@ class Side:
                 states.add_rows([self.key(row["id"])], [after])
                 blocks.add(SumKind.COUNTED_ROWS, 5, number=1)
                 continue
-            number = int.from_bytes(checksum_of(fields + after), "big")
+            number = int.from_bytes(checksum_of(b"5" + fields + after), "big")
             blocks.add(SumKind.ROWS, 5, key_bucket(fields, BUCKETS), 1, number)
         handed_on = list(earlier)
         for partition, of_partition in records.items():
@@ -437,7 +437,7 @@ def test_rows_of_two_keys_of_one_bucket_are_told_apart_though_they_do_not_have_t
     blocks = ChecksumBlocks(SHUFFLE)
     names = {one: "a", other: "b"}
     for id_, name in names.items():
-        number = int.from_bytes(checksum_of(text({"id": id_}).encode() + text({"name": name}).encode()), "big")
+        number = int.from_bytes(checksum_of(b"5" + text({"id": id_}).encode() + text({"name": name}).encode()), "big")
         blocks.add(SumKind.ROWS, 5, side.bucket(id_), 1, number)
     for id_ in names:
         name = names[other if exchanged == (id_ == one) else one]
@@ -558,9 +558,9 @@ def test_tables_of_which_records_do_not_say_the_row_have_no_checksums(
 
 
 def test_the_server_adds_up_what_python_does() -> None:
-    sql = sums_sql(TABLE, SqlTexts("k", "a", "f"), 64, "id > 5")
+    sql = sums_sql(TABLE, 5, SqlTexts("k", "a", "f"), 64, "id > 5")
     assert sql == (
-        "SELECT MOD(CRC32(f), 64), COUNT(*), SUM(CAST(CONV(LEFT(SHA2(CONCAT(f, a), 256), 16), 16, 10) AS "
+        "SELECT MOD(CRC32(f), 64), COUNT(*), SUM(CAST(CONV(LEFT(SHA2(CONCAT('5', f, a), 256), 16), 16, 10) AS "
         "UNSIGNED)) FROM `shop`.`orders` WHERE id > 5 GROUP BY 1"
     )
 
@@ -570,7 +570,7 @@ def test_the_last_state_of_a_key_counts_whichever_block_comes_first(blocks: tupl
     rows = {1: {"id": 1, "name": "old", "note": None}, 2: {"id": 1, "name": "new", "note": None}}
     fields, fold = b'{"id":1}', ChecksumFold()
     bucket = key_bucket(fields, BUCKETS)
-    checksums = {n: checksum_of(fields + text(row).encode()) for n, row in rows.items()}
+    checksums = {n: checksum_of(b"5" + fields + text(row).encode()) for n, row in rows.items()}
     for numbers in blocks:
         states = (STATE.pack(5, bucket, key_id(fields), int(n), checksums[int(n)]) for n in str(numbers))
         fold.add(STATES + b"".join(states))
@@ -641,6 +641,6 @@ def test_states_are_the_same_whichever_keys_are_beside_them(odd: tuple[bytes, by
     assert together == written([[record] for record in records])
     fields, row = odd
     if b" " not in fields:
-        checksum = checksum_of(fields + row) if row else NO_ROW
+        checksum = checksum_of(b"5" + fields + row) if row else NO_ROW
         state = STATE.pack(5, key_bucket(fields, BUCKETS), key_id(fields), 1, checksum)
         assert any(state in block for _, block in together)
