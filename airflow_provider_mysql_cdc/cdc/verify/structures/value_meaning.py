@@ -58,6 +58,7 @@ _POINT = struct.Struct("<5xdd")
 _DATE = r"[0-9]{4,}-[0-9]{2}-[0-9]{2}"
 _OF_DAY = r"[0-9]{2}:[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?"
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:E[+-]?[0-9]+)?").fullmatch
+_SHORTEST = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]*[1-9])?(?:e-?[1-9][0-9]*)?").fullmatch
 # DECIMAL has 65 digits at most.
 _WIDE = Context(prec=100)
 _NUMBER_MEMBER = "\0number"
@@ -78,8 +79,31 @@ def meaning(value: Any, form: ValueForm) -> Meaning | None:
 def equal_meanings(table: Meaning, event: Meaning) -> bool | None:
     """Return whether a value of the table equals one of an event; None where they are not comparable.
 
-    ALTER TABLE converts values to the new type, so a value of another numeric type is converted as the server does it.
+    ALTER TABLE converts values to the new type, so a value of another type is converted as the server does it. One that
+    is as large but is not what the server makes of the event's, such as the text ``1e3`` of 1000, is not comparable.
     """
+    equal = _equal_values(table, event)
+    return None if equal and not _is_conversion(table, event) else equal
+
+
+def _is_conversion(table: Meaning, event: Meaning) -> bool:
+    """Return whether the server makes a value of the table of one of an event, given that both are as large."""
+    if table.kind is Kind.TEXT and event.kind is Kind.EXACT:
+        return bool(table.value == f"{event.value:f}")
+    if table.kind is Kind.TEXT and event.kind in NUMBERS:
+        return _SHORTEST(table.value) is not None
+    if table.kind is Kind.TEXT and event.kind is Kind.DOCUMENT:
+        return _same_documents(table.value, event.value)
+    if table.kind is Kind.EXACT and event.kind in NUMBERS:
+        number = float(event.value)
+        # Of a DECIMAL the shortest text is taken, of a whole number all digits; then it is rounded.
+        texts = (number, repr(number), f"{number:.6g}") if event.kind is Kind.SINGLE else (number, repr(number))
+        last = Decimal((0, (1,), table.value.as_tuple().exponent))
+        return any(Decimal(text).quantize(last, context=_WIDE) == table.value for text in texts)
+    return True
+
+
+def _equal_values(table: Meaning, event: Meaning) -> bool | None:
     if table.kind is event.kind:
         return _SAME_VALUES.get(table.kind, _equal)(table.value, event.value)
     kinds = {table.kind, event.kind}

@@ -120,6 +120,12 @@ ALTERED: list[tuple[str, Any, str, Any, Any]] = [
     ("BIT(9)", b"\x01\x02", "BIT(20)", b"\x00\x01\x02", b"\x00\x01\x03"),
     ("YEAR", "2024", "INT", "2024", "2025"),
     ("INT", "5", "VARCHAR(20)", "5", "6"),
+    ("DECIMAL(10,2)", "1.50", "VARCHAR(20)", "1.50", "1.51"),
+    ("DOUBLE", "1.1", "VARCHAR(20)", "1.1", "1.2"),
+    ("DOUBLE", "1e22", "VARCHAR(20)", "1e22", "1e23"),
+    ("DOUBLE", "1.1", "DECIMAL(40,20)", f"1.1{0:019}", f"1.2{0:019}"),
+    ("DOUBLE", "1.2345678901234568e+18", "BIGINT", "1234567890123456768", "1234567890123457000"),
+    ("FLOAT", "1.100000023841858", "DECIMAL(9,1)", "1.1", "1.2"),
     ("VARCHAR(20)", "5", "INT", "5", "6"),
     ("VARCHAR(20)", "1.50", "DECIMAL(10,3)", "1.500", "1.501"),
     ("ENUM('a','b')", "a", "VARCHAR(20)", "a", "b"),
@@ -154,6 +160,15 @@ def test_a_value_of_an_earlier_structure_is_compared_by_what_it_stands_for(
         ("VARCHAR(9)", "ab", "INT", "0"),
         ("TIME", "12:34:56", "INT", "123456"),
         ("VARCHAR(9)", "{", "JSON", "{}"),
+        # Numbers that are as large, which the server would have written or rounded otherwise.
+        ("INT", "1000", "VARCHAR(20)", "1e3"),
+        ("INT", "1000", "VARCHAR(20)", "1_000"),
+        ("DECIMAL(10,2)", "1.50", "VARCHAR(20)", "1.5"),
+        ("FLOAT", "1000.0", "VARCHAR(20)", "01000"),
+        ("DOUBLE", "1000.0", "VARCHAR(20)", "1000.0"),
+        ("JSON", "1", "VARCHAR(20)", "1.0"),
+        ("DOUBLE", "9007199254740992.0", "BIGINT", "9007199254740993"),
+        ("DOUBLE", "1000.0", "DECIMAL(40,20)", "1000.00000000000000000001"),
     ],
 )
 def test_where_the_meaning_is_not_known_the_column_is_left_out(
