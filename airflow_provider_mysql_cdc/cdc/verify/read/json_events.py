@@ -66,6 +66,7 @@ class PlainJson:
             UnreadableRecord: They are not JSON, or have a schema.
         """
         document = parse_json(self._part, data)
+        require_once(self._part, data, document)
         # A key may consist of columns of these names, but their values are no objects.
         if isinstance(document, dict) and document.keys() == _MEMBERS and isinstance(document["schema"], dict):
             raise UnreadableRecord(
@@ -137,7 +138,9 @@ class JsonWithSchemas:
         # What comes before is an object up to its member payload. A single value up to the last brace is that member.
         if data.endswith(b"}"):
             with suppress(orjson.JSONDecodeError):
-                payload = orjson.loads(memoryview(data)[len(head) : -1])
+                text = data[len(head) : -1]
+                payload = orjson.loads(text)
+                require_once(self._part, text, payload)
                 forms.require_described(self._part, payload)
                 return payload, forms
         return self._read_new(data, b"")
@@ -152,6 +155,7 @@ class JsonWithSchemas:
     def _read_new(self, data: bytes, head: bytes) -> tuple[Any, Forms]:
         """Read a document in full, and keep the forms of its schema if it ends where the payload begins."""
         document = parse_json(self._part, data)
+        require_once(self._part, data, document)
         if not isinstance(document, dict) or document.keys() != _MEMBERS:
             raise UnreadableRecord(
                 f"the {self._part} has no schema, although {self._part}.converter.schemas.enable is true"
@@ -187,6 +191,30 @@ def parse_json(part: str, data: bytes) -> Any:
         with suppress(ValueError, RecursionError):
             return json.loads(data.decode(), parse_constant=_refuse)  # half a surrogate pair, which orjson refuses
         raise UnreadableRecord(f"the {part} is not JSON: {error}") from error
+
+
+def require_once(part: str, text: bytes, document: Any) -> None:
+    """Check that no object of a value has a member twice: one consumer takes the first, and another the last.
+
+    Keys with one are not exact.
+
+    Raises:
+        UnreadableRecord: One has.
+    """
+    if part != "value":
+        return
+    with suppress(TypeError):  # half a surrogate pair, which orjson refuses
+        if orjson.dumps(document) == text:
+            return
+    with suppress(ValueError, RecursionError):
+        json.loads(text, object_pairs_hook=_once)
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) != len(members):
+        raise UnreadableRecord("the value has a member twice")
+    return found
 
 
 def _refuse(constant: str) -> NoReturn:

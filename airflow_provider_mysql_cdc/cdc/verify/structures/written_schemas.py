@@ -101,11 +101,12 @@ class WrittenSchemas:
         _require(fields.keys() >= _REQUIRED and len(fields) == len(schema["fields"]), "value", "", sorted(fields))
         _require(str(schema.get("name")).endswith("Envelope"), "value", "", schema.get("name"))
         for name, field in fields.items():
+            bare = _bare(field)
             if name == "source":
                 for member in field["fields"]:
                     _require(_bare(member) in _SOURCE_MEMBERS, "value", member["field"], member.get("type"))
             elif name not in _ROWS:
-                _require(_bare(field) in _TAIL_MEMBERS, "value", name, field.get("type"))
+                _require(bare in _TAIL_MEMBERS, "value", name, field.get("type"))
         before, after = (_bare({**fields[name], "field": None}) for name in _ROWS)
         _require(before == after and after["type"] == "struct" and after["optional"], "value", "after", "")
         for column in fields["after"]["fields"] if with_columns else ():
@@ -173,6 +174,8 @@ def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
         bare["scale"] = schema.get("parameters", {}).get("scale")
     if "fields" in schema:
         bare["fields"] = {field["field"]: _bare(field) for field in schema["fields"]}
+        if len(bare["fields"]) != len(schema["fields"]):
+            raise TypeError("it names a field twice")
     if "items" in schema:
         bare["items"] = _bare(schema["items"])
     return bare

@@ -94,6 +94,8 @@ class WrittenStructures:
             return False
         if self.is_before_history(event):
             return True
+        if event.after is not None and not any(fields <= event.key.keys() for fields in self._key_sets):
+            return False
         try:
             self._schemas.require("key", event.key_forms)
         except UnreadableRecord:

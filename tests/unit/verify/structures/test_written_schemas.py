@@ -136,6 +136,10 @@ EDITS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "source": lambda schema: field(schema, "source", "file").update(field="File"),
     "more": lambda schema: schema["fields"].append({"type": "string", "optional": True, "field": "more"}),
     "twice": lambda schema: schema["fields"].append({"type": "string", "optional": True, "field": "op"}),
+    "a column twice": lambda schema: [
+        field(schema, row)["fields"].append(field(schema, row, "v")) for row in ("before", "after")
+    ],
+    "a member of source twice": lambda schema: field(schema, "source")["fields"].append(field(schema, "source", "pos")),
     "the row": lambda schema: field(schema, "after").update(optional=False),
     "no source": lambda schema: field(schema, "source").update(type="string", fields=7),
     "a field without a name": lambda schema: field(schema, "source")["fields"].append({"type": "string"}),
