@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, value_columns
 from airflow_provider_mysql_cdc.cdc.emit.contracts import CONTRACTS, Member
+from airflow_provider_mysql_cdc.cdc.emit.envelope import schema_name
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
@@ -59,6 +60,7 @@ class WrittenSchemas:
         self._known: dict[tuple[str, bool], Forms] = {}
         self._schemas: dict[str, list[Any]] = {}
         self._forms: dict[str, set[ValueForm]] = {}
+        self._key_names: set[str] = set()
 
     def require(self, part: str, forms: Forms | None, *, with_columns: bool = True) -> None:
         """Check the schema of a key or value.
@@ -92,6 +94,7 @@ class WrittenSchemas:
 
     def _require_key(self, schema: Mapping[str, Any]) -> None:
         _require(schema.get("type") == "struct" and not schema.get("optional"), "key", "", schema.get("type"))
+        _require(schema.get("name") in self._key_names, "key", "", schema.get("name"))
         for field in schema["fields"]:
             allowed = self._schemas.get(str(field["field"]), [_bare(Member(str(field["field"])).to_schema())])
             _require(_bare(field) in allowed, "key", field["field"], field.get("type"))
@@ -114,6 +117,10 @@ class WrittenSchemas:
             _require(bare in self._schemas.get(bare["field"], (bare,)), "value", column["field"], column.get("type"))
 
     def _add_schemas(self) -> None:
+        for table, contract, mode in product(self._tables, enums.EventContract, enums.NameAdjustmentMode):
+            options = table_options.table_options(self._cfg, table)
+            options = replace(options, contract=str(contract), schema_names=str(mode))
+            self._key_names.add(schema_name(table, options, "Key"))
         for fields in self._possible_fields():
             for field in fields:
                 bare, known = _bare(field), self._schemas.setdefault(field["field"], [])

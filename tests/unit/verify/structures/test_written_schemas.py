@@ -187,6 +187,7 @@ def test_a_schema_of_an_earlier_structure_is_one_of_the_table(create: str) -> No
         (b'"optional":false', b'"optional": false'),
         (b'{"id":1}', b'{"id": 1}'),
         (b'"name":"p.shop.t.Key"', b'"name":"p.shop.t.Key","name":"p.shop.t.Key"'),
+        (b'"name":"p.shop.t.Key"', b'"name":"p.shop.u.Key"'),
     ],
 )
 def test_a_key_with_another_schema_is_not_that_of_the_row(old: bytes, new: bytes) -> None:
