@@ -200,7 +200,8 @@ def test_every_format_is_repaired(
     result = pipeline.verify(REPAIR)
     assert verdict(result, "orders").repaired == {MISSING: 2, DIFFERING: 2, GHOST: 2}, (result, pipeline.lines)
     repaired = [r for r in pipeline.records("orders") if "cdc-repair" in dict(r.headers)]
-    assert len(repaired) == (6 if name in ("ticdc", "typed") else 8)
+    # Each ghost of typed has the record key of a row that is right, which is written behind its delete.
+    assert len(repaired) == (6 if name == "ticdc" else 8)
     again = pipeline.verify()
     assert again.equal, again
 

@@ -70,6 +70,7 @@ class ListedKey:
         last: The topic's last event of the row, which a delete is made of; None where there is none.
         records: Records whose keys consumers have to forget in their partitions.
         equal: The events of equal rows, in a table without a key; None for others.
+        foreign: Whether the records have the key in bytes that no row has: they are not of the row that it names.
     """
 
     kinds: Kinds
@@ -78,6 +79,7 @@ class ListedKey:
     last: TopicRecord | None = None
     records: Sequence[TopicRecord] = ()
     equal: EqualRows | None = None
+    foreign: bool = False
 
     @property
     def settled(self) -> list[tuple[int, int]]:
@@ -90,7 +92,7 @@ class ListedKey:
         Args:
             row: Canonical bytes of the row; None where the view has none.
         """
-        if self.row is None or not _same_values(row, self.event_row):
+        if self.foreign or not _same_values(row, self.event_row):
             return self.kinds
         return {kind: number for kind, number in self.kinds.items() if kind not in STATE_DIFFERENCES}
 
@@ -137,7 +139,8 @@ class KeyLister:
             last = None if suspect.record is None else records.get(suspect.record)
             if is_raw(suspect.key):
                 of_key += [last] if last is not None else []
-                keys.append(ListedKey(suspect.kinds, None if keyless else self._named_by(of_key), records=of_key))
+                row = None if keyless else self._named_by(of_key)
+                keys.append(ListedKey(suspect.kinds, row, records=of_key, foreign=True))
             elif not keyless:
                 keys.append(ListedKey(suspect.kinds, suspect.key, suspect.event_row, last, of_key))
         if equal := [suspect for suspect in suspects if keyless and not is_raw(suspect.key)]:

@@ -2,8 +2,8 @@
 
 The window's view is at the end of its batch, and nobody writes behind the batch until the stretch is committed or
 fenced off. So the row of a key is written as the view shows it, and where the view has none, its delete: neither
-overtakes a later change. Deletes and tombstones are before all rows, as a row may have the record key of a ghost
-(``message.key.columns``).
+overtakes a later change. With ``message.key.columns`` a row may have the record key of a ghost: deletes and tombstones
+are before all rows, and a row that has such a key is written behind them though nothing is wrong with it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import KeyedRecord
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 from airflow_provider_mysql_cdc.cdc.verify.compare.event_entries import row_entry
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader, Row, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import settled_header
 from airflow_provider_mysql_cdc.cdc.verify.read.row_records import RowRecords, WrittenRow
 from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_values
@@ -56,23 +58,43 @@ class ListedStretch:
     reasons: list[str] = field(default_factory=list)
     _found: dict[bytes, list[WrittenRow]] = field(default_factory=dict)
     _order: list[bytes] = field(default_factory=list)
+    _holders: dict[bytes, bytes] = field(default_factory=dict)
     _chosen: Counter[bytes] = field(default_factory=Counter)
 
+    def record_keys(self) -> dict[bytes, Row]:
+        """Return the record keys that may be deleted and that other rows may have, with their fields."""
+        if self.compared.own_key or self.compared.keyless:
+            return {}
+        records = (record for key in self.keys for record in (*key.records, key.last) if record is not None)
+        found = dict[bytes, Row]()
+        for record in records:
+            with suppress(UnreadableRecord):
+                if record.key is not None and (fields := self._key_fields(record.key, record.headers)) is not None:
+                    found[record.key] = fields
+        return found
+
+    def _key_fields(self, key: bytes, headers: Headers) -> Row | None:
+        return self.reader.read(key, None, headers).key
+
     def listed_rows(self, blocks: Iterable[RowBlock]) -> Iterator[RowBlock]:
-        """Yield the rows of the listed keys, one by one.
+        """Yield the rows of the listed keys, one by one, and of each record key that may be deleted one.
 
         Args:
             blocks: The rows that are read.
         """
-        self._found, self._order = {}, []
+        self._found, self._order, self._holders = {}, [], {}
         self.records.errors.clear()
-        wanted = {key.row for key in self.keys}
+        wanted, record_keys = {key.row for key in self.keys}, self.record_keys()
         for block in blocks:
             for packet, row in self._written(block):
                 key, value, partition, headers = row
                 entry = row_entry(self.compared, self.reader.read(key, value, headers), partition)
+                holds = key is not None and key in record_keys and key not in self._holders
+                if holds and key is not None:
+                    self._holders[key] = entry.key
                 if entry.key in wanted:
-                    self._found.setdefault(entry.key, []).append((key, entry.value, partition, ()))
+                    self._found.setdefault(entry.key, []).append((key, entry.value, partition, headers))
+                if holds or entry.key in wanted:
                     self._order.append(entry.key)
                     yield RowBlock(1, packet, large=True)
 
@@ -103,7 +125,10 @@ class ListedStretch:
             gone += 0 if kinds is not None else sum(key.kinds.values())
             same += sum(key.kinds.values()) if kinds == {} and key not in self.left else 0
             self.repaired.update(kinds or {})
-            yield from records
+            for record in records:
+                if record.key is not None and (holder := self._holders.get(record.key)) is not None:
+                    self._chosen[holder] = 1
+                yield record
         if same:
             self.reasons.append(f"{same:,} no longer differ: the table in the source is as the topic says")
         if gone:
@@ -139,14 +164,22 @@ class ListedStretch:
         if key.settled and len(self.keys) > 1:
             self.left.append(key)
             return [], {}
-        ((row_key, _, partition, _),) = found
+        ((row_key, _, partition, headers),) = found
         others = key.others(partition, row_key)
         if self.cfg.is_ticdc and any(record.partition != partition for record in others):
             # There a record without a value is a delete, and readers of several partitions cannot tell it from others.
             place = f"[{others[0].partition}]@{others[0].offset}"
             raise UnreadableRecord(f"a record in another partition than that of its row stays: {place}")
         self._chosen[key.row or b""] = 1
-        return [self.deletes.tombstone(self.compared.topic, record) for record in others], kinds
+        moved = self._deletes_of(key.last) if key.last is not None and self._has_moved(key, row_key, headers) else []
+        return [*moved, *(self.deletes.tombstone(self.compared.topic, record) for record in others)], kinds
+
+    def _has_moved(self, key: ListedKey, row_key: bytes | None, headers: Headers) -> bool:
+        """Return whether a row's last event has other values of message.key.columns than the row."""
+        last = key.last
+        if self.compared.own_key or key.event_row is None or last is None or last.key is None or row_key is None:
+            return False
+        return self._key_fields(last.key, last.headers) != self._key_fields(row_key, headers)
 
     def _delete(self, key: ListedKey, kinds: Kinds) -> tuple[list[KeyedRecord], Kinds | None]:
         if self.records.errors and key.row is not None:
@@ -180,8 +213,8 @@ class ListedStretch:
             return [], {DifferenceKind.MISSING: -surplus}
         if not surplus:
             return [], {}
-        deletes = [delete for last in key.equal.records[-surplus:] for delete in self._deletes_of(last)]
-        return deletes, {DifferenceKind.GHOST: len(deletes)}
+        last = key.equal.records[-surplus:]
+        return [delete for record in last for delete in self._deletes_of(record)], {DifferenceKind.GHOST: len(last)}
 
     def _key_text(self, identity: bytes) -> str:
         """Return a key as text, without values that must not be shown."""

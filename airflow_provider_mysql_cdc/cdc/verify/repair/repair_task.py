@@ -25,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import event_reade
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader
 from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import REPAIR_HEADER, settled_header
 from airflow_provider_mysql_cdc.cdc.verify.read.row_records import RowRecords
+from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes
 from airflow_provider_mysql_cdc.cdc.verify.repair.ghost_delete import MARKER, GhostDeletes
 from airflow_provider_mysql_cdc.cdc.verify.repair.listed_keys import KeyLister, ListedKey, rows_condition
 from airflow_provider_mysql_cdc.cdc.verify.repair.listed_stretch import ListedStretch
@@ -222,7 +223,9 @@ class _ListedTable:
         return rows_condition(self._compared.table, self._options, key.row)
 
     def _row_range(self, stretch: ListedStretch) -> RowRange:
-        conditions = list(dict.fromkeys(map(self._condition, stretch.keys)))
+        table = self._compared.table
+        of_keys = [rows_condition(table, self._options, row_bytes(key)) for key in stretch.record_keys().values()]
+        conditions = list(dict.fromkeys([*map(self._condition, stretch.keys), *of_keys]))
         condition = "TRUE" if "TRUE" in conditions else " OR ".join(f"({each})" for each in conditions)
         compiled, where = self._compiled, f"repair of {self._compared.table.id}"
         self._stretches += 1

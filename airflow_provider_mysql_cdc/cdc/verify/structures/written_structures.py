@@ -237,8 +237,10 @@ class WrittenStructures:
 
 
 def _key_fields(cfg: ConnectorConfig, table: Table) -> tuple[str, ...]:
+    """Return the fields of a record's key in their order, which in TiCDC's protocol is that of the columns."""
     try:
         columns = key_columns(table, table_options.table_options(cfg, table))
     except SchemaError:  # of such a structure there is no record
         return ()
-    return tuple(column_field(cfg, column) for column in columns)
+    ordered = sorted(columns, key=lambda column: column.position) if cfg.is_ticdc else columns
+    return tuple(column_field(cfg, column) for column in ordered)

@@ -278,6 +278,23 @@ def test_a_ghost_is_deleted_before_a_row_with_its_key_is_written(monkeypatch: py
     assert ops == ["d", None, "r"]
 
 
+def test_a_row_with_the_record_key_of_what_is_deleted_is_written_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ghost has the key of a row that is right, and a row that differs has another key than its event."""
+    world = World(monkeypatch, message_key_columns="shop.t:name")
+
+    def say(id_: int, name: str) -> TopicRecord:
+        key, value, _ = world.table.event({"name": name}, op="c", after={"id": id_, "name": name, "at": None})
+        return world.add(key, value)
+
+    ghost, moved = say(1, "x"), say(3, "old")
+    world.rows = [(2, "x"), (3, "new"), (4, "other")]
+    assert world.repair(suspect(Kind.GHOST, 1, ghost), suspect(Kind.DIFFERING, 3, moved)).repaired
+    left = {record.key: record.value for record in world.kafka.committed(world.topic)}
+    assert left[ghost.key] is not None and json.loads(left[ghost.key] or b"")["after"]["id"] == 2
+    assert left[moved.key] is None and [key for key in left if b"new" in (key or b"")], left
+    assert len(world.kafka.committed(world.topic)) == 6
+
+
 def test_a_row_that_is_left_out_is_not_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.rows = [(1, "one")]
     left_out = lambda self, row_range, counts: RowCounts(len(list(row_range.first_records())), 1)  # noqa: E731
@@ -388,3 +405,7 @@ def test_equal_rows_without_a_key_are_counted_once_more(monkeypatch: pytest.Monk
     world.add(*world.table.event(None, op="t")[:2])
     assert "TRUNCATE" in world.repair(equal(Kind.MISSING, 1)).reasons[0]
     assert len(world.written) == 6
+    chosen = World(monkeypatch, KEYLESS, message_key_columns="shop.t:name")
+    chosen.add(*chosen.table.event({"name": "x"}, op="c", after={"id": 1, "name": "x", "at": None})[:2])
+    assert chosen.repair(equal(Kind.GHOST, 1)).repaired == {Kind.GHOST: 1}, "its tombstone is no second one"
+    assert len(chosen.kafka.committed(chosen.topic)) == 2

@@ -253,3 +253,11 @@ def test_each_key_of_the_stream_is_in_its_bytes(name: str, properties: dict[str,
     for value in OF_KEYS[name]:
         key, *_ = records.row("1", value)
         assert of.wrote_key(read(records, key, None)), (key, value)
+
+
+@for_each("properties", [{part: "false" for part in SCHEMAS}, SCHEMAS, AVRO, TICDC])
+@for_each("order", ["n, k", "k, n"])
+def test_a_key_has_its_columns_in_the_order_of_its_format(order: str, properties: dict[str, str]) -> None:
+    records = TableRecords(f"CREATE TABLE t (k INT NOT NULL, n DATE NOT NULL, UNIQUE KEY ({order}))", properties)
+    key, *_ = records.row("1", "2020-01-01")
+    assert written(records).wrote_key(read(records, key, None)), key
