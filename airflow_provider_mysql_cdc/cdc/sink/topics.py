@@ -449,7 +449,7 @@ def _offsets(
     from confluent_kafka import IsolationLevel
 
     isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
-    deadline = time.monotonic() + _LEADER_TIMEOUT_S
+    deadline, pause_s = time.monotonic() + _LEADER_TIMEOUT_S, _POLL_INTERVAL_S
     requests = {TopicPartition(topic, p): spec for topic, partitions in topics.items() for p in partitions}
     while True:
         futures = (
@@ -466,7 +466,10 @@ def _offsets(
             # A topic that was just created is described before its partitions have leaders.
             has_no_leader = unwrap_error(error).code() in _NO_LEADER
             if has_no_leader and time.monotonic() < deadline:
-                time.sleep(0.05)
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, _MAX_POLL_INTERVAL_S)
+                # Once another topic was deleted, librdkafka 2.16 does not look for the leaders of a new one by itself.
+                all_partition_counts(admin)
                 continue
             if has_no_leader:  # the client's answer also for a topic that may not be described
                 describe_topics(admin, [topic], getattr(admin, "where", ""))
