@@ -13,13 +13,22 @@ from suitelib import __main__ as suite
 from suitelib.__main__ import PARTS, Part
 
 TEST = """
-import subprocess, sys
+import pathlib, subprocess, sys, time
 def test_good():
     # Whoever started it ends before it.
     subprocess.Popen([sys.executable, "-c",
-        "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'sum(range(30_000_000))'])"])
+        "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]])", {work!r}])
+    while not pathlib.Path({cost!r}).exists():
+        time.sleep(0.05)
 def test_bad():
     assert not {bad}
+"""
+WORK = """
+import os, time
+sum(range(30_000_000))
+with open({cost!r} + ".new", "w") as cost:
+    cost.write(str(time.process_time()))
+os.rename({cost!r} + ".new", {cost!r})
 """
 # As tests/conftest.py has it; the server ends with its test.
 ENDLESS = """
@@ -50,10 +59,13 @@ def test_the_parts_leave_no_folder_out() -> None:
 
 
 def test_parts_are_counted_and_their_red_tests_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    parts = [part(name, tmp_path, TEST.format(bad=name == "two")) for name in ("one", "two")]
+    costs = {name: str(tmp_path / f"cost of {name}") for name in ("one", "two")}
+    texts = {name: TEST.format(bad=name == "two", cost=c, work=WORK.format(cost=c)) for name, c in costs.items()}
+    parts = [part(name, tmp_path, text) for name, text in texts.items()]
     outcomes = suite.run(parts, tmp_path)
     assert [(o.name, o.passed, o.tests, o.red) for o in outcomes] == [("one", True, 2, 0), ("two", False, 2, 1)]
-    assert all(o.cpu_s > 0.05 for o in outcomes)
+    [alone] = suite.run([part("alone", tmp_path, "def test_nothing(): pass")], tmp_path)
+    assert all(o.cpu_s > alone.cpu_s + float(Path(costs[o.name]).read_text()) / 2 for o in outcomes), (outcomes, alone)
     output = capsys.readouterr().out
     assert "2 passed" in output and "FAILED" in output and output.count("== ") >= 2
     assert suite.table(outcomes, 77.0).splitlines()[-1].split()[:3] == ["together", "4", "77"]
