@@ -463,7 +463,7 @@ def log_records(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.usefixtures("stored")
 @pytest.mark.parametrize("dag_id", [ATTACHED, CLUSTER, DEFERRED])
-@pytest.mark.exhaustive(but="attached|^deferred")
+@pytest.mark.exhaustive(but="attached")
 def test_the_log_of_a_failed_task_ends_with_four_lines_for_whom_it_wakes(
     live: LiveAirflow, pipeline: Pipeline, source: Any, dag_id: str
 ) -> None:
