@@ -275,14 +275,15 @@ def test_a_repair_goes_on_where_its_view_breaks(
     """It lists the keys again in a view of another position, and counts what it has repaired once."""
     assert pipeline.snapshot().complete
     execute(root, "SET sql_log_bin = 0", "UPDATE t SET v = 'unlogged' WHERE id < 3", "SET sql_log_bin = 1")
-    begin, killed = repair_window.begin_view_batch, list[int]()
+    killed = list[int]()
 
-    def begin_and_kill(*arguments: Any) -> None:
-        begin(*arguments)
-        if not killed:
-            killed.append(kill_view(root, proxy))
+    class BrokenViews(repair_window.ViewBatch):
+        def begin(self, *arguments: Any) -> None:
+            super().begin(*arguments)
+            if not killed:
+                killed.append(kill_view(root, proxy))
 
-    monkeypatch.setattr(repair_window, "begin_view_batch", begin_and_kill)
+    monkeypatch.setattr(repair_window, "ViewBatch", BrokenViews)
     pipeline.properties["connect.max.attempts"] = "1"
     result = pipeline.verify(VerifyRequest(repair=RepairMode.YES))
     assert len(killed) == 1 and sum("to do the rest" in line for line in pipeline.lines) == 1, pipeline.lines

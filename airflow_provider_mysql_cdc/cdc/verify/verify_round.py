@@ -12,26 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, WriterInputs, finish_batch
+from airflow_provider_mysql_cdc.cdc.drain.batch_run import WriterInputs, finish_batch
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
-from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED
-from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkConnectionError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
-from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
-    OPENED,
-    READY,
-)
-from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.schema_texts import SchemaTexts
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageLeader, StageRunner
-from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage, TaskHandler
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Shuffle
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -87,9 +77,8 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
 from airflow_provider_mysql_cdc.cdc.verify.verify_task import compared_tables, run_verify_task
 from airflow_provider_mysql_cdc.cdc.verify.views.replica import connect_views
 from airflow_provider_mysql_cdc.cdc.verify.views.time_limit import rows_per_query, split_tables, time_limit
-from airflow_provider_mysql_cdc.cdc.verify.views.view_batch import begin_view_batch
+from airflow_provider_mysql_cdc.cdc.verify.views.view_batch import BARRIER_TIMEOUT_S, ViewBatch
 
-BARRIER_TIMEOUT_S = 600.0
 ENTRIES_PER_BUCKET = 50_000
 """Entries that one task of the comparison is to hold in memory."""
 CHECKSUM_SHARE = 0.2
@@ -134,9 +123,7 @@ class VerifyRound:
     names: Sequence[TableId]
     differing: Mapping[TableId, DifferingKeys] | None = None
     _checksum_buckets: Mapping[int, int] = field(default_factory=dict)
-    _batch: StartedBatch | None = None
     _counts: dict[str, int] = field(default_factory=dict)
-    _progress: DrainProgress | None = None
     _queue: PartQueue | None = None
     _tables: Mapping[TableId, ComparedTable] = field(default_factory=dict)
     _gone: Mapping[TableId, str] = field(default_factory=dict)
@@ -153,19 +140,12 @@ class VerifyRound:
 
     def compare(self) -> RoundOutcome:
         """Compare, and return what was found; the lock of the stream is free then."""
-        context = self.context
-        ledger = context.job.latest()
-        start = ledger.end()
-        if start is None:
-            raise StateError("a verification cannot begin while a batch is incomplete", retriable=True)
-        require_recorded_history(context.cfg, ledger)
-        self._unfinished = unfinished_tables(ledger)
-        schema_state = load_schema_state(
-            context.cfg, until=start, epoch=ledger.plan_in_force().epoch + 1, cache=context.job.history_cache
-        )
-        names = self.names
+        context, names = self.context, self.names
         # Spark says it by a job of its own, which gets no slot while the stage has them all.
         tasks = self._tasks = self._task_count()
+        views = ViewBatch(context, tasks, "a verification")
+        schema_state = views.schema_state
+        self._unfinished = unfinished_tables(views.ledger)
         tables, topics = compared_tables(context.cfg, names, schema_state.tables), ComparedTopics(context)
         bounds = topics.bounds({compared.topic for compared in tables.values()})
         self._checksum_buckets, buckets = self._bucket_counts(tables.values(), bounds, tasks)
@@ -184,10 +164,9 @@ class VerifyRound:
         self._transaction_topic = transactions.topic
         self._counts_of_parts = PartCounts.of_tables(context.cfg, tables.values(), placed)
         moving = frozenset(c.number for c in tables.values() if not chooses_partition_by_key(context.cfg, c))
-        barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
 
         def lead(stage_ended: threading.Event) -> None:
-            self._lead(barrier, ledger, names, schema_state)
+            self._lead(views)
 
         inputs = VerifyInputs(
             WriterInputs(schema_state, new_run_id(), server_variables(context.conn)),
@@ -206,9 +185,9 @@ class VerifyRound:
         )
         results = StageRunner(context.cfg, context.runner, context.job.schema_ids).run_barrier_shuffled(
             run_verify_task,
-            StageLeader(context.cfg, barrier, lead, "the driver of a verification failed", BARRIER_TIMEOUT_S),
+            StageLeader(context.cfg, views.barrier, lead, "the driver of a verification failed", BARRIER_TIMEOUT_S),
             inputs,
-            self._handlers(barrier),
+            self._handlers(views),
             Shuffle(
                 buckets,
                 ReduceBucket(
@@ -221,7 +200,7 @@ class VerifyRound:
             ),
         )
         found = merge_results((result.rows for result in results), most_found(context.cfg, self.request))
-        return self._outcome(found, merge_checksums(result.checksums for result in results))
+        return self._outcome(views.batch.plan.end, found, merge_checksums(result.checksums for result in results))
 
     def _task_count(self) -> int:
         parallelism = self.context.cfg[F.SNAPSHOT_PARALLELISM]
@@ -263,14 +242,10 @@ class VerifyRound:
             self.context.log(f"verification: tables of topic {topic} are not compared: {reason}")
         return {topic: ends.bounds.get(topic, {}) for topic in by_topic}
 
-    def _handlers(self, barrier: TaskBarrier) -> list[TaskHandler]:
+    def _handlers(self, views: ViewBatch) -> list[TaskHandler]:
         return [
-            barrier.handler(READY),
-            barrier.handler(OPENED),
-            barrier.handler(COMPARE),
-            PROGRESS.handled_by(lambda task, report: self._required_progress().update(task, report)),
-            # The batch is continued, and shortened, by a drain.
-            SCHEMA_REFUSED.handled_by(lambda task, refusal: EMPTY),
+            *views.handlers(),
+            views.barrier.handler(COMPARE),
             self.schema_texts.handler(),
             NEXT_PART.handled_by(lambda task, request: self._required_queue().next(task, request)),
             RECORDS_UNREADABLE.handled_by(self._add_unreadable),
@@ -278,10 +253,6 @@ class VerifyRound:
             TABLE_UNREAD.handled_by(self._add_unread),
             VERSIONS.handled_by(lambda task, name: self._versions[TableId(name.db, name.table)]),
         ]
-
-    def _required_progress(self) -> DrainProgress:
-        assert self._progress is not None  # a task writes after it was released from OPENED
-        return self._progress
 
     def _required_queue(self) -> PartQueue:
         assert self._queue is not None  # a task reads after it was released from COMPARE
@@ -295,33 +266,18 @@ class VerifyRound:
         self._unread[TableId(report.db, report.table)] = report.reason
         return EMPTY
 
-    def _note_batch(self, batch: StartedBatch) -> None:
-        self._batch, self._progress = batch, DrainProgress(batch.plan, self.context.log)
-
-    def _lead(
-        self, barrier: TaskBarrier, ledger: LedgerState, names: Sequence[TableId], start_schema: SchemaState
-    ) -> None:
+    def _lead(self, views: ViewBatch) -> None:
         """Take the tasks from one point of their barrier to the next, while their stage runs."""
-        context = self.context
-        begin_view_batch(
-            context,
-            barrier,
-            ledger,
-            names,
-            start_schema,
-            "a verification",
-            self._note_batch,
-            context.cfg.replica_settings(),
-        )
-        batch, progress = self._batch, self._progress
-        assert batch is not None and progress is not None
+        context, names = self.context, self.names
+        views.begin(names, context.cfg.replica_settings())
+        batch = views.batch
         try:
-            barrier.wait(COMPARE, unlimited=True)
+            views.barrier.wait(COMPARE, unlimited=True)
             self._counts = finish_batch(context.job, context.cfg, batch)
         except CdcError as error:
-            context.job.write_outcome(batch.plan, error=error)
+            views.note_error(error)
             raise
-        context.log(progress.summary(self._counts, context.job.native_counts.text()))
+        context.log(views.progress.summary(self._counts, context.job.native_counts.text()))
         context.require_lock()
         context.job.write_outcome(batch.plan, counts=self._counts)
         self._queue = self._fill_queue(names, batch.plan)
@@ -330,7 +286,7 @@ class VerifyRound:
         context.log("the stream goes on: other runs may drain while tables and topics are compared")
         context.release_lock()
         self._versions = self._read_versions(names, batch.plan)
-        barrier.release(COMPARE, EMPTY)
+        views.barrier.release(COMPARE, EMPTY)
 
     def _fill_queue(self, names: Sequence[TableId], plan: BatchPlan) -> PartQueue:
         """Return the parts to read: the tables' chunks, and the topics' records up to now, all of the views' past."""
@@ -346,9 +302,10 @@ class VerifyRound:
             hidden = any(c.topic == topic and name in self._unread for name, c in self._tables.items())
             ranges += [] if hidden else topic_ranges(topic, bounds)
         self._compared.update({c.topic: bounds_of[c.topic] for c in self._tables.values()})
+        topics = ComparedTopics(context)
         for topic, bounds in self._compared.items():
             has_other_keys = any(c.topic == topic and not c.own_key and not c.keyless for c in self._tables.values())
-            self._facts[topic] = ComparedTopics(context).facts(topic, bounds, has_other_keys=has_other_keys)
+            self._facts[topic] = topics.facts(topic, bounds, has_other_keys=has_other_keys)
         chunk_rows = rows_per_query(context.cfg, self._tasks)
         with connect_views(context.cfg) as conn, time_limit(context.cfg, conn):
             tables = (compared.table for name, compared in self._tables.items() if name not in self._unread)
@@ -369,9 +326,8 @@ class VerifyRound:
         view_ts = None if view is None else view.get("commit_ts")
         return {name: each.without_places(view_ts) for name, each in versions.items()}
 
-    def _outcome(self, found: BucketResult, checksums: ChecksumResult) -> RoundOutcome:
-        context, batch = self.context, self._batch
-        assert batch is not None
+    def _outcome(self, offset: BinlogOffset, found: BucketResult, checksums: ChecksumResult) -> RoundOutcome:
+        context = self.context
         by_checksums = [c for c in self._tables.values() if c.number in self._checksum_buckets]
         differing = differing_keys(by_checksums, self._checksum_buckets, checksums, compared_by_rows=found.counts)
         others = {name for name, c in self._tables.items() if c.number in checksums.unjudged}
@@ -390,7 +346,7 @@ class VerifyRound:
         comparison.lost = self._counts_of_parts.lost(tables, self._compared)
         compared = [each for each in tables if each.table.id not in self._unread]
         return RoundOutcome(
-            batch.plan.end,
+            offset,
             build_verdicts(comparison, self.request),
             collect_suspects(compared, found.found, unjudged, self._versions),
             self._counts,

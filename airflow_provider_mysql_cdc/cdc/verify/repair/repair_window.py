@@ -17,32 +17,25 @@ from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, WriterInputs, finish_batch
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
-from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED
-from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.drain.unwritten_rows import UnwrittenRows
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.incremental.next_run import run_when_free
 from airflow_provider_mysql_cdc.cdc.incremental.uncaptured_scans import end_uncaptured_scans
 from airflow_provider_mysql_cdc.cdc.incremental.window_loop import drain_backlog
-from airflow_provider_mysql_cdc.cdc.incremental.window_operations import DRAINED, OPENED, READY, ROWS_UNWRITTEN
-from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
+from airflow_provider_mysql_cdc.cdc.incremental.window_operations import DRAINED, ROWS_UNWRITTEN
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.schema_texts import SchemaTexts
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageLeader, StageRunner
-from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.verify.compare.suspects import TableSuspects
 from airflow_provider_mysql_cdc.cdc.verify.repair.repair_records import read_repairs
 from airflow_provider_mysql_cdc.cdc.verify.repair.repair_task import RepairInputs, RepairReport, run_repair_task
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
-from airflow_provider_mysql_cdc.cdc.verify.views.view_batch import begin_view_batch
-
-BARRIER_TIMEOUT_S = 600.0
+from airflow_provider_mysql_cdc.cdc.verify.views.view_batch import BARRIER_TIMEOUT_S, ViewBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,66 +89,45 @@ class _RepairWindow:
 
     def __init__(self, context: BatchContext, job: RepairJob) -> None:
         self._context, self._job = context, job
-        self._batch: StartedBatch | None = None
-        self._progress: DrainProgress | None = None
 
     def run(self) -> RepairReport:
         """Drain what is left, and run the task."""
         context, job = self._context, self._job
         drain_backlog(context)
-        ledger = context.job.latest()
-        start, epoch = ledger.end(), ledger.plan_in_force().epoch + 1
-        if start is None:
-            raise StateError("a repair cannot begin while a batch is incomplete", retriable=True)
-        require_recorded_history(context.cfg, ledger)
-        state = load_schema_state(context.cfg, until=start, epoch=epoch, cache=context.job.history_cache)
-        barrier = TaskBarrier(1, BARRIER_TIMEOUT_S)
+        views = ViewBatch(context, 1, "a repair")
         names = tuple(suspects.table for suspects in job.suspects)
 
         def lead(stage_ended: threading.Event) -> None:
-            begin_view_batch(context, barrier, ledger, names, state, "a repair", self._note_batch)
-            barrier.wait(DRAINED, unlimited=True)
+            views.begin(names)
+            views.barrier.wait(DRAINED, unlimited=True)
             context.require_lock()
-            barrier.release(DRAINED, UnwrittenRows())
+            views.barrier.release(DRAINED, UnwrittenRows())
 
         texts = SchemaTexts(context.cfg)
-        counted = {repair.table: repair.repaired for repair in read_repairs(ledger, job.run)}
-        writer = WriterInputs(state, new_run_id(), server_variables(context.conn))
+        counted = {repair.table: repair.repaired for repair in read_repairs(views.ledger, job.run)}
+        writer = WriterInputs(views.schema_state, new_run_id(), server_variables(context.conn))
         try:
             (report,) = StageRunner(context.cfg, context.runner, context.job.schema_ids).run_barrier(
                 run_repair_task,
-                StageLeader(context.cfg, barrier, lead, "the driver of a repair failed", BARRIER_TIMEOUT_S),
+                StageLeader(context.cfg, views.barrier, lead, "the driver of a repair failed", BARRIER_TIMEOUT_S),
                 RepairInputs(writer, job.suspects, job.run, context.owner, job.earlier, counted),
                 [
-                    barrier.handler(READY),
-                    barrier.handler(OPENED),
-                    barrier.handler(DRAINED),
+                    *views.handlers(),
+                    views.barrier.handler(DRAINED),
                     # The view is behind all of them.
                     ROWS_UNWRITTEN.handled_by(lambda task, unwritten: EMPTY),
                     texts.handler(),
-                    PROGRESS.handled_by(lambda task, line: self._required_progress().update(task, line)),
-                    # The batch is continued, and shortened, by a drain.
-                    SCHEMA_REFUSED.handled_by(lambda task, refusal: EMPTY),
                 ],
             )
         except CdcError as error:
-            if self._batch is not None:
-                context.job.write_outcome(self._batch.plan, error=error)
+            views.note_error(error)
             raise
         finally:
             texts.close()
-        return self._finish(report)
+        return self._finish(views.batch, report)
 
-    def _note_batch(self, batch: StartedBatch) -> None:
-        self._batch, self._progress = batch, DrainProgress(batch.plan, self._context.log)
-
-    def _required_progress(self) -> DrainProgress:
-        assert self._progress is not None  # a task writes after it was released from OPENED
-        return self._progress
-
-    def _finish(self, report: RepairReport) -> RepairReport:
-        context, batch = self._context, self._batch
-        assert batch is not None  # the task has ended without an error
+    def _finish(self, batch: StartedBatch, report: RepairReport) -> RepairReport:
+        context = self._context
         counts = finish_batch(context.job, context.cfg, batch, [dict(report.counts)])
         faults.fault_point("incremental.before_books")
         tables = {table.path(): sum(o.repaired.values()) for table, o in report.tables.items() if o.repaired}

@@ -6,15 +6,15 @@ the topics hold exactly what the views show, while the source goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_window_batch
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, begin_batch
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceError, SourcePrivilegeError
+from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED, WriterReport
+from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceError, SourcePrivilegeError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental.watermarks import WatermarkUnavailable, low_watermark
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     OPENED,
@@ -23,12 +23,17 @@ from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     ReadyReply,
     WindowStart,
 )
+from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage, TaskHandler
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import GRANT_OF_LOCKS
 from airflow_provider_mysql_cdc.cdc.verify.views.replica_views import open_replica_views
+
+BARRIER_TIMEOUT_S = 600.0
 
 
 def view_error(of_what: str, unavailable: WatermarkUnavailable) -> CdcError:
@@ -48,51 +53,90 @@ def view_error(of_what: str, unavailable: WatermarkUnavailable) -> CdcError:
     return type(cause)(what, where=where, why=why, remedy=remedy, retriable=cause.can_retry)
 
 
-def begin_view_batch(
-    context: BatchContext,
-    barrier: TaskBarrier,
-    ledger: LedgerState,
-    tables: Sequence[TableId],
-    start_schema: SchemaState,
-    of_what: str,
-    on_begun: Callable[[StartedBatch], None],
-    replica: ConnectionSettings | None = None,
-) -> None:
-    """Let the tasks open their views, and begin the batch that ends at their position; the tasks write it then.
+class ViewBatch:
+    """Lead the batch that ends where the tasks open their views.
 
     Args:
         context: The drain after a batch.
-        barrier: The barrier of the tasks.
-        ledger: The ledger; its last batch is complete.
-        tables: Tables that the tasks read.
-        start_schema: Table structures at the end of the last batch.
+        tasks: Number of tasks.
         of_what: The job, for errors: ``a verification``.
-        on_begun: Takes the batch before the tasks are released to write it.
-        replica: How to reach the replica on which the tasks open their views; None for the source.
 
     Raises:
-        CdcError: The views cannot be opened at one position, or the batch cannot be executed.
+        StateError: The last batch is incomplete, or the history is none that the ledger knows.
     """
-    start, epoch = ledger.end(), ledger.plan_in_force().epoch + 1
-    assert start is not None  # the last batch is complete
-    position = (
-        _open_views(context, barrier, tables, of_what)
-        if replica is None
-        else _open_on_replica(context, barrier, tables, start, replica)
-    )
-    plan = plan_window_batch(
-        context.cfg,
-        context.conn,
-        (start, position),
-        epoch,
-        context.owner,
-        context.weights,
-        ledger.prepared(),
-        barrier.tasks,
-    )
-    batch = begin_batch(context.cfg, context.job, plan, context.log, start_schema, offsets_checked=True)
-    on_begun(batch)
-    barrier.release(OPENED, PlanReply(batch.plan))
+
+    def __init__(self, context: BatchContext, tasks: int, of_what: str) -> None:
+        self._context, self._of_what, self.ledger = context, of_what, context.job.latest()
+        start = self.ledger.end()
+        if start is None:
+            raise StateError(f"{of_what} cannot begin while a batch is incomplete", retriable=True)
+        require_recorded_history(context.cfg, self.ledger)
+        self._start, self._epoch = start, self.ledger.plan_in_force().epoch + 1
+        self.schema_state = load_schema_state(
+            context.cfg, until=start, epoch=self._epoch, cache=context.job.history_cache
+        )
+        self.barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
+        self._begun: tuple[StartedBatch, DrainProgress] | None = None
+
+    @property
+    def batch(self) -> StartedBatch:
+        """Return the batch; a task writes after it has begun."""
+        assert self._begun is not None
+        return self._begun[0]
+
+    @property
+    def progress(self) -> DrainProgress:
+        """Return how far the batch is."""
+        assert self._begun is not None
+        return self._begun[1]
+
+    def handlers(self) -> list[TaskHandler]:
+        """Return what answers the tasks until the batch is written."""
+        return [
+            self.barrier.handler(READY),
+            self.barrier.handler(OPENED),
+            PROGRESS.handled_by(self._report),
+            # The batch is continued, and shortened, by a drain.
+            SCHEMA_REFUSED.handled_by(lambda task, refusal: EMPTY),
+        ]
+
+    def begin(self, tables: Sequence[TableId], replica: ConnectionSettings | None = None) -> None:
+        """Let the tasks open their views, and begin the batch that ends at their position; the tasks write it then.
+
+        Args:
+            tables: Tables that the tasks read.
+            replica: How to reach the replica on which the tasks open their views; None for the source.
+
+        Raises:
+            CdcError: The views cannot be opened at one position, or the batch cannot be executed.
+        """
+        context, barrier, start = self._context, self.barrier, self._start
+        position = (
+            _open_views(context, barrier, tables, self._of_what)
+            if replica is None
+            else _open_on_replica(context, barrier, tables, start, replica)
+        )
+        plan = plan_window_batch(
+            context.cfg,
+            context.conn,
+            (start, position),
+            self._epoch,
+            context.owner,
+            context.weights,
+            self.ledger.prepared(),
+            barrier.tasks,
+        )
+        batch = begin_batch(context.cfg, context.job, plan, context.log, self.schema_state, offsets_checked=True)
+        self._begun = batch, DrainProgress(batch.plan, context.log)
+        barrier.release(OPENED, PlanReply(batch.plan))
+
+    def _report(self, task: int, report: WriterReport) -> EmptyMessage:
+        return self.progress.update(task, report)
+
+    def note_error(self, error: CdcError) -> None:
+        """Write that the batch has failed, if it has begun."""
+        if self._begun is not None:
+            self._context.job.write_outcome(self.batch.plan, error=error)
 
 
 def _open_on_replica(
