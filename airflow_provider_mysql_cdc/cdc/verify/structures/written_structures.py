@@ -102,11 +102,6 @@ class WrittenStructures:
             return False
         return True
 
-    @property
-    def has_former_keys(self) -> bool:
-        """Return whether the records of the table have had other keys."""
-        return bool(self._former_keys)
-
     def has_former_key(self, event: EventRecord) -> bool:
         """Return whether an event has a key that the table's records had before the present one."""
         return (frozenset() if event.key is None else frozenset(event.key)) in self._former_keys
