@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.errors import FencedError, SinkConnectionError
+from airflow_provider_mysql_cdc.cdc.errors import FencedError, RecordTooLargeError, SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.model.records import Headers, RowRecord, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
@@ -177,3 +178,18 @@ class MemoryWriter:
 
     def close(self) -> None:
         """Do nothing: a crash and a close look the same to the cluster."""
+
+
+class RefusingWriter(MemoryWriter):
+    """A writer whose topic refuses the batches of its next commits, as many as ``refusals`` says."""
+
+    open_s = 0.0
+    refusals = 0
+
+    def commit(self, records: Any = ()) -> None:
+        """Commit, or abort and raise what Kafka says of a batch that is too large."""
+        if self.refusals:
+            self.refusals -= 1
+            self.abort()
+            raise RecordTooLargeError("a batch is larger than Kafka takes")
+        super().commit(records)

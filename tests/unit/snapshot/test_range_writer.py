@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from kit.decode_builder import column, packet, table
 from kit.memory_job import config
-from kit.memory_kafka import MemoryKafka, MemoryWriter
+from kit.memory_kafka import MemoryKafka, RefusingWriter
 from kit.row_blocks import each_alone
 from kit.store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
-from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.snapshot import range_writer
 from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import (
     RangeFaultPoints,
@@ -30,26 +29,13 @@ TABLE = table(column("id", "INT", nullable=False), column("at", "TIME"), key=("i
 TOPIC = "p.db.t"
 
 
-class Sink(MemoryWriter):
-    """A writer whose topic refuses the batches of its first commits."""
-
-    open_s = 0.0
-    refusals = 2
-
-    def commit(self, records: Any = ()) -> None:
-        if self.refusals:
-            self.refusals -= 1
-            self.abort()
-            raise RecordTooLargeError("a batch is larger than Kafka takes")
-        super().commit(records)
-
-
 def test_a_range_that_is_written_again_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     packets = [packet(str(n).encode(), b"unreadable" if n == 3 else b"12:00:00") for n in range(5)]
     monkeypatch.setattr(range_writer, "stream_blocks", lambda *_: each_alone(packets))
     monkeypatch.setattr(range_writer, "reduce_and_rejoin", lambda *given: str(given[-1]))
     kafka, reports = MemoryKafka(), list[str]()
-    sink: Any = Sink(kafka, "p.0")
+    sink: Any = RefusingWriter(kafka, "p.0")
+    sink.refusals = 2
     sink.init()
     points = RangeFaultPoints("snapshot.chunk_read", "writer.before_commit", "snapshot.after_chunk")
     writer = RangeWriter(

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 from kit.cases import for_each
 from kit.decode_builder import packet
-from kit.memory_kafka import MemoryKafka, MemoryWriter
+from kit.memory_kafka import MemoryKafka, RefusingWriter
 from kit.store_contract import END, plan
 from kit.table_records import TableRecords
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
-from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import FAULT_POINTS, CompiledTable, RangeUnreadable
 from airflow_provider_mysql_cdc.cdc.sink.committed_ends import CommittedEnds
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
@@ -43,20 +42,6 @@ KEYED = "CREATE TABLE t (id INT NOT NULL PRIMARY KEY, name VARCHAR(20), at TIME)
 KEYLESS = "CREATE TABLE t (id INT, name VARCHAR(20), at TIME)"
 
 
-class Sink(MemoryWriter):
-    """A writer whose topic may refuse batches."""
-
-    open_s = 0.0
-    refusals = 0
-
-    def commit(self, records: Any = ()) -> None:
-        if self.refusals:
-            self.refusals -= 1
-            self.abort()
-            raise RecordTooLargeError("a batch is larger than Kafka takes")
-        super().commit(records)
-
-
 class World:
     """Hold a table as the view shows it, its topic, and the task."""
 
@@ -69,7 +54,7 @@ class World:
         self.records: list[TopicRecord] = []
         self.statements: list[str] = []
         self.kafka = MemoryKafka()
-        self.sink: Any = Sink(self.kafka, "p.0")
+        self.sink: Any = RefusingWriter(self.kafka, "p.0")
         self.sink.init()
         self.reason = ""
         patch.setattr(range_writer, "stream_blocks", self._blocks)
