@@ -10,7 +10,7 @@ from kit.failover_rig import assert_exact, carry_out, committed, follow, insert,
 from kit.private_mysql import Pool
 from kit.records import compacted, payload
 from kit.replication import Node, Pair
-from kit.sql import execute, rows
+from kit.sql import execute, purge, rows
 from pipelinelib.pipeline import Pipeline
 from pipelinelib.stand_ins import ThreadRunner
 
@@ -132,10 +132,8 @@ def test_purged_transactions_that_were_not_read_are_refused_and_repaired(
     pair.catch_up()
     pair.switch()
     root = pair.primary.root
-    execute(root, "FLUSH BINARY LOGS")
+    purge(root)
     insert(root, database, 62)
-    last = rows(root, "SHOW BINARY LOGS")[-1][0]
-    execute(root, f"PURGE BINARY LOGS TO '{last}'")
     follow(pipeline, pair)
     error = refused(pipeline)
     assert not error.can_retry and "has purged" in error.why
@@ -303,8 +301,7 @@ def test_an_offset_that_a_person_has_set_survives_a_change_of_servers(
         status = rows(root, "SHOW BINARY LOG STATUS")[0]
         to = f"{status[0]}:{status[1]}"
     if to == "earliest":
-        execute(root, "FLUSH BINARY LOGS")
-        execute(root, f"PURGE BINARY LOGS TO '{rows(root, 'SHOW BINARY LOGS')[-1][0]}'")
+        purge(root)
     before = len(pipeline.records("t"))
     reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to=to)
     insert(root, database, 201)

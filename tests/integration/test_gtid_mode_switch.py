@@ -10,7 +10,7 @@ import pytest
 from kit.native_identity import BothWalks
 from kit.private_mysql import Pool, PrivateServer
 from kit.records import compacted, require_chain
-from kit.sql import execute, rows
+from kit.sql import execute, purge, rows
 from kit.table_rig import FLAT, check_chain, filled
 from pipelinelib.pipeline import Pipeline
 
@@ -53,12 +53,6 @@ def test_a_drained_stream_goes_on(
         execute(source, "UPDATE aa SET v = v + 1 WHERE id < 10")
         assert pipeline.drain() is not None
     check_chain(pipeline, source, database, "aa")
-
-
-def purge(conn: Any) -> None:
-    """Purge all binlog files but a new one."""
-    execute(conn, "FLUSH BINARY LOGS")
-    execute(conn, f"PURGE BINARY LOGS TO '{rows(conn, 'SHOW BINARY LOGS')[-1][0]}'")
 
 
 def drained_with_gtids(pipeline: Pipeline, source: Any, database: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kit.private_mysql import Pool, PrivateServer
 from kit.signals import send as send_signal
-from kit.sql import execute, rows
+from kit.sql import execute, purge
 from kit.table_rig import FLAT, check_chain, filled
 from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
@@ -159,17 +159,12 @@ def test_a_binlog_that_is_deleted_at_once(pipeline: Pipeline, source: Any, datab
     execute(source, "UPDATE aa SET v = v + 1")
     pipeline.drain()
 
-    def purge() -> None:
-        execute(source, "FLUSH BINARY LOGS")
-        last = rows(source, "SHOW BINARY LOGS")[-1][0]
-        execute(source, f"PURGE BINARY LOGS TO '{last}'")
-
-    purge()
+    purge(source)
     execute(source, "UPDATE aa SET v = v + 1")
     pipeline.drain()
     check_chain(pipeline, source, database, "aa")
     execute(source, "UPDATE aa SET v = v + 1")
-    purge()
+    purge(source)
     with pytest.raises(BinlogPurgedError) as caught:
         pipeline.drain()
     assert not caught.value.can_retry and "again=true" in caught.value.remedy

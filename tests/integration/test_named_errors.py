@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 )
 from kit.private_mysql import Pool, PrivateServer
 from kit.records import compacted, duplicates, payload
-from kit.sql import execute, rows
+from kit.sql import execute, purge, rows
 from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
 from pipelinelib.stand_ins import ThreadRunner
@@ -309,15 +309,6 @@ def test_load_data_in_statement_format_stops_only_where_tables_are_captured(
     execute(root, f"DROP DATABASE `{database}_x`")
     with nothing_moves(pipeline, SourceSettingError, retry=False, says="new snapshot", where="LOAD DATA"):
         pipeline.drain()
-
-
-def purge(conn: Any) -> None:
-    """Purge all files but a new one; the server keeps one that a dump reads, which ends some time after its client."""
-    execute(conn, "FLUSH BINARY LOGS")
-    last, deadline = rows(conn, "SHOW BINARY LOGS")[-1][0], time.monotonic() + 30
-    while rows(conn, "SHOW BINARY LOGS")[0][0] != last:
-        assert time.monotonic() < deadline, "a file is not purged"
-        execute(conn, f"PURGE BINARY LOGS TO '{last}'")
 
 
 @pytest.mark.req("FAULT-04", "FAULT-11")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from kit.private_mysql import PrivateServer, running_server
 from kit.records import compacted
-from kit.sql import execute, rows
+from kit.sql import execute, purge, rows
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
@@ -63,9 +63,8 @@ def test_a_restored_backup_is_refused_and_the_error_says_how_to_go_on(
     elif since != "nothing":
         insert(server, database, 4, 6, 7, value="new")
         with server.connect() as conn:
-            for _ in range(2):
-                execute(conn, "FLUSH BINARY LOGS")
-            execute(conn, f"PURGE BINARY LOGS TO '{rows(conn, 'SHOW BINARY LOGS')[-1][0]}'")
+            execute(conn, "FLUSH BINARY LOGS")
+            purge(conn)
             assert rows(conn, "SELECT @@gtid_purged") == [(state.committed.gtids,)]
     with pytest.raises(BinlogPurgedError) as caught:
         pipeline.drain()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from kit.failover_rig import assert_exact, committed, insert
 from kit.replication import Node, Pair
-from kit.sql import execute, rows
+from kit.sql import execute, purge, rows
 from kit.tcp_proxy import tcp_proxy
 from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
@@ -126,8 +126,7 @@ def test_everything_asks_the_server_that_the_stream_was_read_from(
             trim_history(cfg, pipeline.store, pipeline.owner, pipeline.log)
         assert end_run(cfg, "another/run/task/-1", pipeline.log)
     pipeline.drain()  # the signal
-    execute(second.root, "FLUSH BINARY LOGS")
-    execute(second.root, f"PURGE BINARY LOGS TO '{rows(second.root, 'SHOW BINARY LOGS')[-1][0]}'")
+    purge(second.root)
     kept = trim_history(cfg, pipeline.store, pipeline.owner, pipeline.log, dry_run=True)
     assert kept.kept > kept.first and kept.position.server_uuid == uuid
     insert(second.root, database, 31)

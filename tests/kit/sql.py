@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 
@@ -17,3 +18,15 @@ def execute(conn: Any, *statements: str) -> None:
     with conn.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
+
+
+def purge(conn: Any) -> None:
+    """Purge all binlog files but a new one.
+
+    The server keeps a file that a dump reads, which ends some time after its client.
+    """
+    execute(conn, "FLUSH BINARY LOGS")
+    last, deadline = rows(conn, "SHOW BINARY LOGS")[-1][0], time.monotonic() + 30
+    while rows(conn, "SHOW BINARY LOGS")[0][0] != last:
+        assert time.monotonic() < deadline, "a file is not purged"
+        execute(conn, f"PURGE BINARY LOGS TO '{last}'")
