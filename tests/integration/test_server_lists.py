@@ -141,8 +141,10 @@ def test_all_tasks_of_a_job_read_the_server_that_was_chosen_for_it(
     """The first server comes back between the choice and the tasks."""
     first, second = pair.primary, pair.replica
     pair.switch()
-    own_id = server_id(first)
+    own_id, uuid = server_id(first), first.uuid
     first.crash()
+    # What an applier leaves that is killed while it begins; it would never begin again.
+    (first.server.folder / "tmp" / f"SQL_LOAD-{uuid}").touch()
     pipeline = Pipeline(properties | first.server.properties() | FLAT)
     pipeline.properties["database.hostname"] = f"127.0.0.1,127.0.0.1:{second.server.port}"
     job = pipeline.prepare("snapshot")
@@ -154,6 +156,7 @@ def test_all_tasks_of_a_job_read_the_server_that_was_chosen_for_it(
     insert(second.root, database, 20)
     pipeline.drain()
     assert_exact(pipeline, second.root, database)
+    first.catch_up(second.gtids)
 
 
 def test_a_server_that_is_refused_is_not_passed_over(pair: Pair, properties: dict[str, str], database: str) -> None:

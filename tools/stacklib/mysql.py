@@ -184,6 +184,7 @@ def option_file(program: Program, folder: Path, port: int, settings: Mapping[str
         "socket": "mysql.sock",
         "pid_file": str(folder / "mysqld.pid"),
         "log_error": str(folder / "error.log"),
+        "tmpdir": str(_temporary(folder)),
         **MYSQL_REPLICATION,
         **MYSQL_DEVELOPMENT,
         **settings,
@@ -191,6 +192,19 @@ def option_file(program: Program, folder: Path, port: int, settings: Mapping[str
     if os.geteuid() == 0:
         options["user"] = "root"
     return "[mysqld]\n" + "".join(f"{name}={value}\n" for name, value in options.items())
+
+
+def _temporary(folder: Path) -> Path:
+    """Return the folder of a server's temporary files.
+
+    An applier that is killed while it probes this folder leaves a file that keeps the server from ever applying again.
+    """
+    return folder / "tmp"
+
+
+def _empty_temporary(folder: Path) -> None:
+    shutil.rmtree(_temporary(folder), ignore_errors=True)
+    _temporary(folder).mkdir()
 
 
 def accounts(cdc_password: str, version: str) -> str:
@@ -255,6 +269,7 @@ def start(
         StackError: the server does not start; the end of its log is in the detail.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    _empty_temporary(folder)
     options = folder / "my.cnf"
     processes.write_private(options, option_file(program, folder, port, settings))
     if data_version(folder) is None:
@@ -307,6 +322,7 @@ _LOWER_CASE = "lower_case_table_names=1"
 
 
 def _make_template(program: Program, folder: Path, settings: Mapping[str, str] = _NO_SETTINGS) -> None:
+    _empty_temporary(folder)
     options = folder / "my.cnf"
     processes.write_private(options, option_file(program, folder, 0, settings))
     _make_data(program, folder, options)

@@ -85,6 +85,7 @@ class TestMySqlSettings:
         }
         assert {name: options[name] for name in expected} == expected
         assert "server_id" in options and "log_bin" in options
+        assert options["tmpdir"] == "/run/tmp"
         assert "binlog_row_metadata" not in options
 
     def test_the_capture_account_gets_exactly_its_grants_and_leaves_the_binlog_clean(self) -> None:
