@@ -45,7 +45,7 @@ _GROUPS = ("--dist", "loadgroup", "--no-loadscope-reorder")
 _QUICK_WORKERS = os.environ.get("TEST_QUICK_WORKERS", "2")
 QUICK = Part("quick", ("-n", _QUICK_WORKERS, "tests/unit", "tests/golden", "tests/property"), niceness=10)
 SERVERS = Part(
-    "servers", ("-n", os.environ.get("TEST_WORKERS", "3"), *_GROUPS, "tests/integration", "tests/fault"), _PYTHON
+    "servers", ("-n", os.environ.get("TEST_WORKERS", "4"), *_GROUPS, "tests/integration", "tests/fault"), _PYTHON
 )
 AIRFLOW = Part("airflow", ("-n", "2", *_GROUPS, "tests/airflow"), _PYTHON)
 PARTS = (QUICK, SERVERS, AIRFLOW)
@@ -113,7 +113,9 @@ class _Running:
 
 def main() -> int:
     """Run all parts and print the table; return the exit code."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A shell that runs this in the background lets it ignore SIGINT.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         outcomes = run(PARTS, Path(folder))

@@ -83,7 +83,9 @@ def test_a_run_that_is_told_to_end_ends_its_parts(tmp_path: Path, number: signal
     endless = part("endless", tmp_path, ENDLESS.format(pids=str(pids)))
     code = f"import suitelib.__main__ as s; s.PARTS = [s.{endless!r}]; s.main()"
     command = [sys.executable, "-c", code]
+    ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a shell
     run = subprocess.Popen(command, cwd=suite.ROOT / "tools", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    signal.signal(signal.SIGINT, ignored)
     while not pids.exists() or len(pids.read_text().split()) < 2:
         assert run.poll() is None
         time.sleep(0.05)
