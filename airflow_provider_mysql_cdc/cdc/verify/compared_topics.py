@@ -59,8 +59,8 @@ class ComparedTopics:
         for compared in tables:
             config = topic_config(admin, compared.topic) if compared.topic in self.context.job.latest().topics else {}
             compacted = config is None or "compact" in config.get("cleanup.policy", "")
-            # A tombstone does not name its table.
-            tombstones = cfg[F.TOMBSTONES_ON_DELETE] and sharing[compared.topic] == 1 and not cfg.is_ticdc
+            named = sharing[compared.topic] == 1 or bool(compared.name_in_key)  # a tombstone says its key alone
+            tombstones = cfg[F.TOMBSTONES_ON_DELETE] and named and not cfg.is_ticdc
             whole, together = shows_whole_rows(cfg, compared.table), chooses_partition_by_key(cfg, compared)
             rules[compared.number] = HistoryRules(bool(tombstones), not compacted, cfg.is_ticdc, whole, together)
         return rules

@@ -23,6 +23,10 @@ from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import Comp
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import UnreadableRecords
 
 _UNPLACED_EVENTS = "events from before the key was changed do not say the present one"
+_KEPT_RECORDS = (
+    "an earlier record is their last one under a key of message.key.columns that they no longer have, as after a "
+    "change without an event; consumers by that key keep it, unless another row has the key now"
+)
 _MAX_COLUMNS = 10
 _PARTIAL_ROWS = "their last events do not say these values, or under an earlier declaration that does not tell them"
 _UNPLACED_DELETES = (
@@ -131,7 +135,7 @@ def _keyless_reason(compared: ComparedTable, found: BucketResult) -> str:
 def _unjudged_number(counts: TableCounts, unjudged: Mapping[DifferenceKind, str]) -> int:
     """Return how many rows, keys and values were seen that are not judged."""
     rows = sum(counts.differences.get(kind, 0) for kind in unjudged)
-    return rows + counts.partial + counts.unplaced + counts.undecided
+    return rows + counts.partial + counts.unplaced + counts.undecided + counts.kept
 
 
 def _unknown_sentences(counts: TableCounts, unjudged: Mapping[DifferenceKind, str]) -> list[str]:
@@ -141,6 +145,8 @@ def _unknown_sentences(counts: TableCounts, unjudged: Mapping[DifferenceKind, st
         sentences.append(f"{kind} rows are not judged ({number:,} seen): {reason}")
     if counts.unplaced:
         sentences.append(f"{counts.unplaced:,} rows or events are not judged: {_UNPLACED_EVENTS}")
+    if counts.kept:
+        sentences.append(f"{counts.kept:,} rows are not judged: {_KEPT_RECORDS}")
     if counts.partial:
         columns = sorted(counts.partial_columns)
         more = f" and {len(columns) - _MAX_COLUMNS:,} more" if len(columns) > _MAX_COLUMNS else ""

@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader,
 from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import is_repair, settled_places
 from airflow_provider_mysql_cdc.cdc.verify.read.row_records import WrittenRow
 from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes
-from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable, named_table
 
 OF_ANY_TABLE = b"any"
 """Value of the entry of a tombstone that does not name its table."""
@@ -110,7 +110,7 @@ class RecordKeys:
             key = self._reader.read(record.key, None, record.headers)
         except UnreadableRecord:
             return self._tables[0].number, raw_identity(record.key)
-        only = self._only
+        only = self._only or named_table(self._tables, key.key)
         if only is None:
             return None
         if _names_row(only, key):
@@ -139,6 +139,11 @@ def _names_row(compared: ComparedTable, record: EventRecord) -> bool:
     return compared.own_key and not compared.identity.has_other_key(record)
 
 
+def _is_of(compared: ComparedTable, record: EventRecord) -> bool:
+    """Return whether a record without a value is of a table, of whose topic it is."""
+    return compared.alone or compared.is_named_by(record.key)
+
+
 def event_entries(
     compared: ComparedTable,
     record: EventRecord,
@@ -163,12 +168,7 @@ def event_entries(
         yield from _foreign_entries(compared, record, place, headers)
         return
     if not record.op:
-        if (
-            compared.own_key
-            and compared.alone
-            and record.key is not None
-            and not compared.identity.has_other_key(record)
-        ):
+        if _names_row(compared, record) and _is_of(compared, record):
             row = compared.identity.record_key(record)
             yield FoldEntry(compared.number, EntryKind.TOMBSTONE, partition, offset, 0, row, b"")
         return
@@ -193,14 +193,28 @@ def event_entries(
             if key is not None:
                 yield FoldEntry(number, kind, partition, offset, 0, key, mark)
         return
-    other_key = compared.own_key and compared.identity.has_other_key(record)
+    yield from _keyed_entries(compared, record, place, before, after)
+
+
+def _keyed_entries(
+    compared: ComparedTable, record: EventRecord, place: tuple[int, int], before: bytes | None, after: bytes | None
+) -> Iterator[FoldEntry]:
+    """Yield the entries of an event that names one row before and one after it."""
+    number, order = compared.number, compared.order_of(record.source)
+    has_other_key = compared.identity.has_other_key(record)
+    other_key = compared.own_key and has_other_key
+    if not compared.own_key and not has_other_key:
+        record_key = compared.identity.record_key(record)
+        for row, exists in {before: b"\0", after: b"\1"}.items():
+            if row is not None:
+                yield FoldEntry(number, EntryKind.KEPT, *place, order, row, exists + record_key)
     if before is not None and before != after:
         kind = EntryKind.DEAD_UNDER_OTHER_KEY if other_key else EntryKind.DEAD
-        yield FoldEntry(number, kind, partition, offset, order, before, b"")
+        yield FoldEntry(number, kind, *place, order, before, b"")
     if after is not None:
         kind = EntryKind.ALIVE_UNDER_OTHER_KEY if other_key else EntryKind.ALIVE
         value = _stored(compared, compared.with_added_columns(record))
-        yield FoldEntry(number, kind, partition, offset, order, after, value)
+        yield FoldEntry(number, kind, *place, order, after, value)
 
 
 def _foreign_entries(
@@ -213,7 +227,7 @@ def _foreign_entries(
     Raises:
         UnreadableRecord: The key chooses no row, or it is not known which table it is of.
     """
-    if not compared.own_key or record.key_bytes is None or not (record.op or compared.alone):
+    if not compared.own_key or record.key_bytes is None or not (record.op or _is_of(compared, record)):
         raise UnreadableRecord(FOREIGN_KEY)
     key, order = raw_identity(record.key_bytes), compared.order_of(record.source)
     if record.after is not None:
@@ -271,6 +285,13 @@ class TableEntries:
     def of_event(self, event: EventRecord, record: TopicRecord) -> Iterator[FoldEntry]:
         """Yield the entries of an event that was read; errors as for ``event_entries``."""
         place = (record.partition, record.offset)
+        if (
+            record.key is None
+            and record.value is None
+            and not is_repair(record.headers)
+            and self._always_has_key(event)
+        ):
+            raise UnreadableRecord("the record has neither a key nor a value, although its table has a key")
         for entry in event_entries(self.compared, event, place, record.headers, self._passes):
             if entry.kind is not EntryKind.UNPLACED:
                 yield entry
@@ -286,7 +307,12 @@ class TableEntries:
         ):
             self._is_viewed = True
             yield FoldEntry(self.compared.number, EntryKind.VIEWED, record.partition, record.offset, 0, b"", b"")
-        if self.compared.keyless and not self._has_older and self._has_other_columns(event):
+        is_older = (
+            self.compared.keyless
+            and not self._has_older
+            and (self._has_other_columns(event) or self._replaces_by_key(event, record))
+        )
+        if is_older:
             self._has_older = True
             yield FoldEntry(self.compared.number, EntryKind.OLDER, record.partition, record.offset, 0, b"", b"")
 
@@ -297,6 +323,20 @@ class TableEntries:
         if row.keys() != self.compared.columns.declared.keys():
             return True
         return written is not None and written.has_other_columns(event)
+
+    def _always_has_key(self, event: EventRecord) -> bool:
+        """Return whether all records of the topic have keys; tombstones behind deletes without one have none either."""
+        written = self.compared.written
+        keyed = written is not None and written.always_keyed and not written.is_before_history(event)
+        return keyed and self.compared.alone
+
+    def _replaces_by_key(self, event: EventRecord, record: TopicRecord) -> bool:
+        """Return whether a row was written once more when the table had a key, by which it replaces that of before."""
+        is_written_again = is_repair(record.headers) or event.source.get("snapshot") == "incremental"
+        if not is_written_again or not (event.before or event.after):
+            return False
+        written, has_key = self.compared.written, bool(self.compared.identity.key_fields)
+        return (event.key is not None and not has_key) or (written is not None and written.was_keyed(event))
 
     def of_row(self, row: WrittenRow) -> FoldEntry:
         """Return the entry of a row; errors as for ``row_entry``."""

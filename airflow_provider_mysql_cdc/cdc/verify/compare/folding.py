@@ -71,6 +71,7 @@ class TableCounts:
         columns: Differing rows by column.
         undecided: Keys without a row of which it is not known whether a delete is their last event.
         unplaced: Rows without events, and events without rows, of which events may be that do not say their key.
+        kept: Rows of which an earlier event is the last one under a record key that they no longer have.
     """
 
     rows: int = 0
@@ -78,6 +79,7 @@ class TableCounts:
     partial: int = 0
     undecided: int = 0
     unplaced: int = 0
+    kept: int = 0
     differences: dict[DifferenceKind, int] = field(default_factory=dict)
     columns: dict[str, int] = field(default_factory=dict)
     partial_columns: dict[str, int] = field(default_factory=dict)
@@ -89,6 +91,7 @@ class TableCounts:
         self.partial += other.partial
         self.undecided += other.undecided
         self.unplaced += other.unplaced
+        self.kept += other.kept
         for mine, others in (
             (self.columns, other.columns),
             (self.partial_columns, other.partial_columns),
@@ -168,6 +171,7 @@ class BucketFold:
             EntryKind.VIEWED: lambda entry: self._viewed.add(entry.table),
             EntryKind.UNREADABLE: self._add_unreadable,
             EntryKind.REPAIRED: self._add_repair,
+            EntryKind.KEPT: lambda entry: self._state(entry).add_kept(entry),
             EntryKind.TRANSACTION_EVENT: self._transactions.add_event,
             EntryKind.TRANSACTION_BOUNDARY: self._transactions.add_boundary,
             EntryKind.TOPIC_START: self._transactions.add_start,
@@ -264,6 +268,8 @@ class BucketFold:
             place = (partition, offset)
             unreadable = FoundDifference(table, DifferenceKind.UNREADABLE, key, (), None, None, place, record)
             self._note(replace(unreadable, places=(place,), reason=reason))
+        if state.keeps_former_key(self._truncates.get(table)):
+            self._counts(table).kept += 1
         if table not in self._moving and len(state.partitions()) > 1:
             self._note(replace(found, kind=DifferenceKind.WRONG_PARTITION, places=state.places()))
         if (state.row is None) is not (event_row is None) and (0 if event is None else event[2]) < self._unplaced.get(
@@ -329,7 +335,8 @@ class BucketFold:
 
     def _judge_equal_rows(self, table: int, key: bytes) -> None:
         rows = self._keyless_rows.get((table, key), 0)
-        events = count_rows(self._keyless_events.get((table, key), ()), has_view=table in self._viewed)
+        has_view, moving = table in self._viewed, table in self._moving
+        events = count_rows(self._keyless_events.get((table, key), ()), has_view=has_view, moving=moving)
         kind = DifferenceKind.MISSING if rows > events else DifferenceKind.GHOST
         if rows != events:
             row, event_row = (key, None) if rows > events else (None, key)

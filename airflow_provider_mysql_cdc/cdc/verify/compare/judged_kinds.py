@@ -74,9 +74,9 @@ def unjudged_kinds(
 
 
 def chooses_partition_by_key(cfg: ConnectorConfig, compared: ComparedTable) -> bool:
-    """Return whether the records of a row are in one partition as long as it has its key."""
+    """Return whether the records of a row are in one partition as long as it has its key, or equal rows without one."""
     if not cfg.is_ticdc:
-        return compared.own_key
+        return compared.own_key or not compared.identity.key_fields
     rules = cfg[F.DISPATCHERS]
     rule = rule_for(rules, compared.table.id).partition if rules else PartitionRule()
     return rule.name in ("default", "table") or (rule.name == "index-value" and not rule.index)

@@ -28,7 +28,7 @@ class EqualRowEvent(NamedTuple):
     """Hold an event of one of several equal rows.
 
     Args:
-        partition: Its partition; the events of equal rows have the same.
+        partition: Its partition; the stream writes events without a key to one.
         offset: Its offset.
         added: Whether it adds a row; otherwise it takes one away.
         view: The view that a snapshot has read the row in (``view_of``); empty for a change.
@@ -126,15 +126,20 @@ def view_order(mark: bytes) -> int | None:
     return int(order) if slash and order.isdigit() else None
 
 
-def events_since_last_view(events: Iterable[EqualRowEvent], *, has_view: bool = False) -> list[EqualRowEvent]:
+def events_since_last_view(
+    events: Iterable[EqualRowEvent], *, has_view: bool = False, moving: bool = True
+) -> list[EqualRowEvent]:
     """Return the events that say how many equal rows there are: from the last view on, all without one, each once.
 
     Args:
         events: The events of equal rows, in any order.
         has_view: Whether the last snapshot has read the table, and so all changes that its view contains.
+        moving: Whether the stream writes events of equal rows to several partitions. Otherwise those in others than the
+            first one are of other hands: they count behind it, and no view there replaces the stream's.
     """
     ordered = _without_repeats(sorted(event for event in events if not (has_view and event.repeated)))
-    last = next((event.view for event in reversed(ordered) if event.view), b"")
+    views = (e.view for e in reversed(ordered) if e.view and (moving or e.partition == ordered[0].partition))
+    last = next(views, b"")
     first = next((index for index, event in enumerate(ordered) if last and event.view == last), 0)
     return ordered[first:]
 
@@ -150,14 +155,14 @@ def _without_repeats(ordered: Sequence[EqualRowEvent]) -> list[EqualRowEvent]:
     ]
 
 
-def count_rows(events: Iterable[EqualRowEvent], *, has_view: bool = False) -> int:
-    """Return how many equal rows there are after all events.
+def count_rows(events: Iterable[EqualRowEvent], *, has_view: bool = False, moving: bool = True) -> int:
+    """Return how many equal rows there are after all events (``events_since_last_view``).
 
     An event that takes away a row which the topic never had takes nothing: the row went before a snapshot that was
     interrupted came to read its table.
     """
     count = 0
-    for event in events_since_last_view(events, has_view=has_view):
+    for event in events_since_last_view(events, has_view=has_view, moving=moving):
         count = count + 1 if event.added else max(0, count - 1)
     return count
 
@@ -189,12 +194,14 @@ class Truncates:
 class _Past:
     """Hold what few keys have: records of repairs, by partition, and records that are no events, with the reason.
 
-    ``settled`` has the places of records without keys that a repair names.
+    ``settled`` has the places of records without keys that a repair names, and ``kept`` the last event of each
+    partition and record key, where several rows may have that one.
     """
 
-    __slots__ = ("of_any_table", "repairs", "settled", "unreadable")
+    __slots__ = ("kept", "of_any_table", "repairs", "settled", "unreadable")
 
     def __init__(self) -> None:
+        self.kept: dict[tuple[int, bytes], KeyEvent] = {}
         self.repairs: dict[int, set[int]] = {}
         self.settled: set[tuple[int, int]] = set()
         self.of_any_table: list[tuple[int, int]] = []
@@ -250,6 +257,19 @@ class KeyState:
     def add_unreadable(self, partition: int, offset: int, reason: str) -> None:
         """Keep a record that is no event."""
         self._known_past().unreadable.append((partition, offset, reason))
+
+    def add_kept(self, entry: FoldEntry) -> None:
+        """Keep an event if it is the last one under its record key."""
+        kept, place = self._known_past().kept, (entry.partition, entry.value[1:])
+        if place not in kept or kept[place][1] < entry.offset:
+            exists = entry.value[0] != 0
+            kept[place] = entry.partition, entry.offset, entry.order, b"" if exists else None, True
+
+    def keeps_former_key(self, truncates: Truncates | None) -> bool:
+        """Return whether an earlier event of the row is the last one under its record key, and no delete."""
+        last, kept = self.last_event(), {} if self._past is None else self._past.kept
+        others = (event for event in kept.values() if last is not None and event[:2] != last[:2])
+        return any(self.row_after(event, truncates) is not None for event in others)
 
     def _known_past(self) -> _Past:
         past = self._past

@@ -65,6 +65,10 @@ class EntryKind(IntEnum):
     """Events from before the table got its key do not say that one; its order is where the table got it. It is in every
     bucket."""
 
+    KEPT = 19
+    """The record key of an event where ``message.key.columns`` chooses it, in addition to the others. It is the
+    value, behind a byte that is not 0 if the row exists after the event."""
+
 
 IN_EVERY_BUCKET = frozenset(
     {EntryKind.TRUNCATE, EntryKind.OLDER, EntryKind.TOPIC_START, EntryKind.VIEWED, EntryKind.UNPLACED}

@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.sink.committed_ends import committed_ends
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import text_literal
 from airflow_provider_mysql_cdc.cdc.verify.compare.event_entries import event_entries, is_raw, named_row
+from airflow_provider_mysql_cdc.cdc.verify.compare.judged_kinds import chooses_partition_by_key
 from airflow_provider_mysql_cdc.cdc.verify.compare.key_state import (
     EqualRowEvent,
     StreamPasses,
@@ -192,9 +193,10 @@ class KeyLister:
                 if (of_row := events.get(entry.key)) is not None:
                     of_row.append(EqualRowEvent.marked(place, entry.kind is EntryKind.ADDED, entry.value))
                     records[place] = record
+        moving = not chooses_partition_by_key(self.cfg, self.compared)
         for key, of_row in events.items():
-            added = [e for e in events_since_last_view(of_row, has_view=has_view) if e.added]
-            count = count_rows(of_row, has_view=has_view)
+            added = [e for e in events_since_last_view(of_row, has_view=has_view, moving=moving) if e.added]
+            count = count_rows(of_row, has_view=has_view, moving=moving)
             yield ListedKey({}, key, equal=EqualRows(count, [records[e.partition, e.offset] for e in added]))
 
 

@@ -188,7 +188,8 @@ class ComparedTable:
         identity: Tells its rows apart.
         columns: Says how its rows are compared.
         carrier: Adds the forms of values to its rows.
-        alone: Whether no other table's records can be in its topic; a tombstone does not name its table.
+        alone: Whether no other table's records can be in its topic.
+        name_in_key: Names and values of the fields that a router adds to its keys, which name it.
         unchanged: Whether ``columns`` are those of ``table``; otherwise rows have to carry their forms.
         row_forms: Forms of the table's rows where their records do not say them and ``columns`` are others.
         written: Completes events by the structure that they were written under; None where that is not wanted.
@@ -204,9 +205,14 @@ class ComparedTable:
     columns: ComparedColumns
     carrier: FormCarrier
     alone: bool
+    name_in_key: tuple[tuple[str, str], ...] = ()
     unchanged: bool = True
     row_forms: Forms | None = None
     written: WrittenStructures | None = None
+
+    def is_named_by(self, key: Row | None) -> bool:
+        """Return whether a key of a topic that tables may share says that its record is of this one."""
+        return bool(self.name_in_key) and (key or {}).items() >= dict(self.name_in_key).items()
 
     def completed(self, event: EventRecord) -> EventRecord:
         """Return an event with what its record does not say, as far as it is known and wanted."""
@@ -274,6 +280,7 @@ def compared_table(
         columns,
         FormCarrier(columns),
         topic == topic_names.topic_name(cfg[F.TOPIC_PREFIX], table.id),
+        table_options.table_options(cfg, table).key_fields,
         unchanged,
         None if unchanged or current.has_schemas else {**current.forms, **current.declared},
         None if versions is None else WrittenStructures(cfg, table, versions),
@@ -287,17 +294,22 @@ class TopicTables:
     Args:
         tables: Numbers of the topic's tables, by their names.
         topic: The topic.
+        compared: The tables.
     """
 
     tables: Mapping[TableId, int]
     topic: str
+    compared: tuple[ComparedTable, ...] = ()
 
     def number_of(self, record: EventRecord) -> int | None:
         """Return the number of a record's table; None for one that is not compared."""
         source: Row = record.source
         if "db" in source and "table" in source:
             return self.tables.get(TableId(str(source["db"]), str(source["table"])))
-        return next(iter(self.tables.values())) if len(self.tables) == 1 else None
+        if len(self.tables) == 1:
+            return next(iter(self.tables.values()))
+        named = named_table(self.compared, record.key)
+        return None if named is None else named.number
 
     def require_own(self, record: EventRecord, topic_of: Callable[[TableId], str]) -> None:
         """Check that an event of a table that is not compared may be in the topic.
@@ -310,9 +322,18 @@ class TopicTables:
             raise UnreadableRecord(f"it is an event of table {db}.{table}, which has another topic")
 
 
+def named_table(tables: Iterable[ComparedTable], key: Row | None) -> ComparedTable | None:
+    """Return the table of a topic that a key names; None where it names none, or several."""
+    named = [table for table in tables if table.is_named_by(key)]
+    return named[0] if len(named) == 1 else None
+
+
 def tables_by_topic(tables: Iterable[ComparedTable]) -> dict[str, TopicTables]:
     """Return the tables of each topic."""
-    numbers: dict[str, dict[TableId, int]] = {}
+    found: dict[str, list[ComparedTable]] = {}
     for compared in tables:
-        numbers.setdefault(compared.topic, {})[compared.table.id] = compared.number
-    return {topic: TopicTables(of_topic, topic) for topic, of_topic in numbers.items()}
+        found.setdefault(compared.topic, []).append(compared)
+    return {
+        topic: TopicTables({each.table.id: each.number for each in of_topic}, topic, tuple(of_topic))
+        for topic, of_topic in found.items()
+    }

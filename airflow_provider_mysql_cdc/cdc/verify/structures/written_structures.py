@@ -49,20 +49,20 @@ class WrittenStructures:
         self._begins = [place_order(version.position) for version in versions.versions]
         self._forms: dict[int, tuple[Forms, Forms]] = {}
         self._same: dict[int, frozenset[str]] = {}
-        structures = [table, *(version.table for version in versions.versions)]
         self._unplaced = tuple(version.table for version in versions.unplaced)
-        of_each = [frozenset(column_field(cfg, c) for c in each.columns) for each in (*structures, *self._unplaced)]
+        structures = [table, *(version.table for version in versions.versions), *self._unplaced]
+        of_each = [frozenset(column_field(cfg, c) for c in each.columns) for each in structures]
         # Whatever columns are configured now, an event may have been written when others were.
         self._fields = frozenset[str]().union(*of_each)
         self._written = [fields & self._now.declared.keys() for fields in of_each[1:]]
-        orders = [_key_fields(cfg, each) for each in (*structures, *self._unplaced)]
-        self._key_orders, self._key_sets = frozenset(orders), frozenset(map(frozenset, orders))
-        self._schemas = WrittenSchemas(cfg, (*structures, *self._unplaced))
-        keys = [frozenset(order) for order in orders[: len(structures)]]
-        self._former_keys = frozenset(keys) - {keys[0]}
+        orders = [_key_fields(cfg, each) for each in structures]
+        keys = [frozenset(order) for order in orders]
+        self._key_orders, self._key_sets = frozenset(orders), frozenset(keys)
+        self._schemas = WrittenSchemas(cfg, structures)
+        self._former_keys = self._key_sets - {keys[0]}
         changed = [number for number, fields in enumerate(keys[1:]) if fields != keys[0]]
         self._key_number = changed[-1] + 1 if changed else 0
-        self._always_keyed = all(each.key_columns() for each in structures)
+        self.always_keyed = all(each.key_columns() for each in structures)
 
     def require_own(self, event: EventRecord, *, has_key: bool) -> None:
         """Check that an event is one that the stream may have written under a structure of the table.
@@ -75,7 +75,7 @@ class WrittenStructures:
         if self.is_before_history(event):
             self._schemas.require("value", event.forms, with_columns=False)
             return
-        if not self._unplaced and event.key is None and has_key and self._was_keyed(event.source):
+        if not self._unplaced and event.key is None and has_key and self.was_keyed(event):
             raise UnreadableRecord("the event has no key, although its table has one")
         for name, row in (("before", event.before), ("after", event.after)):
             if row is not None:
@@ -122,10 +122,11 @@ class WrittenStructures:
             return event.written_ms < self._began_ms
         return bool(self._versions) and self.one_binlog and 0 < source_order(event.source) < self._begins[0]
 
-    def _was_keyed(self, source: Row) -> bool:
-        number = self._structure_of(source)
+    def was_keyed(self, event: EventRecord) -> bool:
+        """Return whether the table had a key at an event's place, or always; False where that is not known."""
+        number = self._structure_of(event.source) if self._versions else UNKNOWN_STRUCTURE
         known = number != UNKNOWN_STRUCTURE
-        return self._always_keyed or (known and bool(self._versions[number].table.key_columns()))
+        return self.always_keyed or (known and bool(self._versions[number].table.key_columns()))
 
     def has_other_columns(self, event: EventRecord) -> bool:
         """Return whether columns were added or dropped since an event, or may have been."""

@@ -49,6 +49,13 @@ def test_a_change_that_the_view_contains_counts_only_where_the_view_has_not_read
     assert count_rows(here, has_view=True) == 1 and count_rows(here) == 0
 
 
+def test_a_view_in_another_partition_than_the_stream_s_replaces_nothing() -> None:
+    view, other = EqualRowEvent(0, 5, True, b"10/7"), EqualRowEvent(2, 0, True, b"10/67")
+    assert count_rows([view, other], moving=False) == 2 and count_rows([view, other]) == 1
+    assert count_rows([view, other, change(9, 12, added=False)], moving=False) == 1
+    assert count_rows([view, view._replace(offset=9, view=b"20/9"), other], moving=False) == 2
+
+
 def test_a_row_that_the_topic_never_had_is_not_taken_from_those_that_it_has() -> None:
     gone, again = EqualRowEvent(0, 1, False, b""), EqualRowEvent(0, 2, True, b"")
     assert count_rows([gone]) == 0

@@ -111,6 +111,26 @@ def test_rows_without_a_key_are_counted_from_their_last_view_on() -> None:
     assert kinds(fold([*kept, *first, event(4, B), *second])) == {Kind.GHOST: 1}
 
 
+def test_an_event_that_none_follows_under_its_record_key_leaves_a_row_unjudged() -> None:
+    def kept(offset: int, record_key: bytes, partition: int = 0, *, exists: bool = True) -> FoldEntry:
+        mark = b"\1" if exists else b"\0"
+        return FoldEntry(0, EntryKind.KEPT, partition, offset, offset, b"k", mark + record_key)
+
+    first, moved = [alive(b"k", 1), kept(1, b"a")], [alive(b"k", 5, B, 1), kept(5, b"b", 1)]
+    gone = kept(3, b"a", exists=False)
+    rows = [row(b"k", B, 1)]
+    cases = [
+        ([row(b"k"), *first], 0),
+        ([*rows, *first, *moved], 1),
+        ([*rows, *first, gone, *moved], 0),
+        ([*rows, *first, gone, *moved, kept(4, b"a")], 1),
+        ([*rows, *first, kept(3, b"a"), gone._replace(partition=2), *moved], 1),
+        ([*rows, *first, FoldEntry(0, EntryKind.TRUNCATE, 0, 4, 4, b"", b""), *moved], 0),
+    ]
+    for entries, number in cases:
+        assert fold(entries).counts[0].kept == number, entries
+
+
 def test_a_record_under_another_key_may_be_in_any_partition() -> None:
     old = FoldEntry(0, EntryKind.ALIVE_UNDER_OTHER_KEY, 2, 9, 4, b"k", A)
     assert kinds(fold([row(b"k"), old])) == {}

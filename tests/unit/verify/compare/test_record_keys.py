@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.verify.compare.event_entries import RecordKe
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind
 from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import REPAIR_HEADER
+from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_values
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable, compared_table
 
 pytestmark = pytest.mark.quick
@@ -27,6 +29,8 @@ ROUTE = {
     "transforms.r.topic.replacement": "all",
     "transforms.r.key.enforce.uniqueness": "false",
 }
+NAMED = ROUTE | {"transforms.r.key.enforce.uniqueness": "true"}
+NAMED_KEY = b'{"id":5,"__dbz__physicalTableIdentifier":"p.shop.t"}'
 MARK = ((REPAIR_HEADER, b"run"),)
 WITH_OTHER_KEYS = {"message.key.columns": "shop.t:name"}
 
@@ -70,10 +74,16 @@ def test_a_key_that_no_row_can_have_stands_for_itself(of: RecordKeys, key: bytes
         (keys(properties=WITH_OTHER_KEYS), b'{"name":"of several rows"}'),
         (keys(tables=2), b'{"id":5}'),
         (keys(properties=ROUTE), b'{"id":5}'),
+        (keys(properties=NAMED), b'{"id":5,"__dbz__physicalTableIdentifier":"another"}'),
+        (keys(properties=NAMED, tables=2), NAMED_KEY),
     ],
 )
 def test_a_key_that_other_rows_may_have_cannot_be_settled(of: RecordKeys, key: bytes | None) -> None:
     assert entry(of, key) is None
+
+
+def test_a_key_that_names_its_table_names_a_row_in_a_topic_that_tables_share() -> None:
+    assert row_values(entry(keys(properties=NAMED), NAMED_KEY).key) == json.loads(NAMED_KEY)
 
 
 def test_a_repair_s_tombstone_settles_its_key() -> None:

@@ -297,8 +297,9 @@ def test_an_update_that_changes_the_identity_ends_one_row_and_begins_another(own
     compared = compared_table(records.cfg, 0, records.table)
     event = read(records, records.event({"id": 2} if own else {"name": "a"}, op="u", before=ROW, after=OTHER))
     found = [(entry.kind, entry.key) for entry in event_entries(compared, event, (0, 7))]
-    dead = [] if own else [(EntryKind.DEAD, b'{"id":1}')]
-    assert found == [*dead, (EntryKind.ALIVE, b'{"id":2}')]
+    one, two = b'{"id":1}', b'{"id":2}'
+    of_one = [] if own else [(EntryKind.KEPT, one), (EntryKind.KEPT, two), (EntryKind.DEAD, one)]
+    assert found == [*of_one, (EntryKind.ALIVE, two)]
 
 
 @pytest.mark.parametrize("properties", [SCHEMAS, PLAIN])
