@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import pytest
 from kit.repairs import LOGGED, UNLOGGED, verdict
 from kit.sql import execute
 from kit.topic_damage import TopicDamage
@@ -124,3 +126,21 @@ def test_a_renamed_key_and_a_record_of_nothing_in_ticdcs_protocol(
         result = pipeline.verify(request)
         assert findings(result) == {"renamed": {}, "bare": {Kind.UNREADABLE: 1}}, request
         assert any("do not say the present one" in said for said in verdict(result, "renamed").unknown), request
+
+
+@pytest.mark.exhaustive
+def test_equal_rows_that_a_dispatcher_writes_to_several_partitions_are_counted_from_the_last_view_on(
+    pipeline: Pipeline, root: Any, database: str, registry: str
+) -> None:
+    topic = f"{pipeline.properties['topic.prefix']}.{{schema}}.{{table}}"
+    rules = json.dumps([{"matcher": ["*.*"], "topic": topic, "partition": "ts"}])
+    ticdc = {"value.format": "ticdc-avro", "schema-registry": registry, "enable-tidb-extension": "true"}
+    pipeline.properties |= ticdc | {"dispatchers": rules}
+    name = f"`{database}`.log"
+    execute(root, f"CREATE TABLE {name} (id INT, v INT)", f"INSERT INTO {name} VALUES (1, 1), (2, 2), (1, 1)")
+    for number in range(4):
+        pipeline.snapshot(again=number > 0)
+        execute(root, f"INSERT INTO {name} VALUES (1, 1)")
+        assert findings(pipeline.verify()) == {}, number
+    execute(root, UNLOGGED, f"INSERT INTO {name} VALUES (1, 1)", LOGGED)
+    assert findings(pipeline.verify()) == {"log": {Kind.MISSING: 1}}

@@ -191,7 +191,7 @@ def event_entries(
         mark = event_mark(record, place, headers, passes or StreamPasses(), *view)
         for kind, key in ((EntryKind.REMOVED, before), (EntryKind.ADDED, after)):
             if key is not None:
-                yield FoldEntry(number, kind, partition, offset, 0, key, mark)
+                yield FoldEntry(number, kind, partition, offset, 0 if view[0] is None else order, key, mark)
         return
     yield from _keyed_entries(compared, record, place, before, after)
 

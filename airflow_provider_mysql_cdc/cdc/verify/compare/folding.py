@@ -218,8 +218,7 @@ class BucketFold:
 
     def _add_keyless_event(self, entry: FoldEntry) -> None:
         self._counts(entry.table).events += 1
-        place, added = (entry.partition, entry.offset), entry.kind is EntryKind.ADDED
-        event = EqualRowEvent.marked(place, added, entry.value)
+        event = EqualRowEvent.of_entry(entry)
         self._keyless_events.setdefault((entry.table, entry.key), []).append(event)
 
     def _add_keyless_row(self, entry: FoldEntry) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
-from airflow_provider_mysql_cdc.cdc.verify.read.entries import FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, event_identity
 from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.read.source_place import commit_ts_of, source_order
@@ -35,6 +35,7 @@ class EqualRowEvent(NamedTuple):
         identity: What tells the change from others; 0 where nothing does.
         pass_start: Offset of the first record of the pass over the binlog that has written it (``StreamPasses``).
         repeated: Whether the view of the last snapshot contains the change, which the stream has read again.
+        order: Its time in TiCDC's protocol, whose dispatchers may write equal rows to several partitions; 0 in others.
     """
 
     partition: int
@@ -44,13 +45,15 @@ class EqualRowEvent(NamedTuple):
     identity: int = 0
     pass_start: int = 0
     repeated: bool = False
+    order: int = 0
 
     @classmethod
-    def marked(cls, place: tuple[int, int], added: bool, mark: bytes) -> EqualRowEvent:
+    def of_entry(cls, entry: FoldEntry) -> EqualRowEvent:
         """Return the event that ``event_mark`` has marked."""
-        if mark[:1] != bytes([_CHANGE_MARK]):
-            return cls(*place, added, mark)
-        return cls(*place, added, b"", *_CHANGE.unpack(mark)[1:])
+        place, added, mark = (entry.partition, entry.offset), entry.kind is EntryKind.ADDED, entry.value
+        is_change = mark[:1] == bytes([_CHANGE_MARK])
+        event = cls(*place, added, b"", *_CHANGE.unpack(mark)[1:]) if is_change else cls(*place, added, mark)
+        return event._replace(order=entry.order)
 
 
 class StreamPasses:
@@ -137,7 +140,8 @@ def events_since_last_view(
         moving: Whether the stream writes events of equal rows to several partitions. Otherwise those in others than the
             first one are of other hands: they count behind it, and no view there replaces the stream's.
     """
-    ordered = _without_repeats(sorted(event for event in events if not (has_view and event.repeated)))
+    counted = (event for event in events if not (has_view and event.repeated))
+    ordered = _without_repeats(sorted(counted, key=lambda e: (e.order if moving else 0, e.partition, e.offset)))
     views = (e.view for e in reversed(ordered) if e.view and (moving or e.partition == ordered[0].partition))
     last = next(views, b"")
     first = next((index for index, event in enumerate(ordered) if last and event.view == last), 0)

@@ -191,7 +191,7 @@ class KeyLister:
                     return
                 has_view = has_view or (repeated is not None and view_order(entry.value) == repeated.view)
                 if (of_row := events.get(entry.key)) is not None:
-                    of_row.append(EqualRowEvent.marked(place, entry.kind is EntryKind.ADDED, entry.value))
+                    of_row.append(EqualRowEvent.of_entry(entry))
                     records[place] = record
         moving = not chooses_partition_by_key(self.cfg, self.compared)
         for key, of_row in events.items():

@@ -56,6 +56,12 @@ def test_a_view_in_another_partition_than_the_stream_s_replaces_nothing() -> Non
     assert count_rows([view, view._replace(offset=9, view=b"20/9"), other], moving=False) == 2
 
 
+def test_events_of_several_partitions_are_in_the_order_of_their_times() -> None:
+    earlier, view = change(0, 0)._replace(partition=2, order=3), EqualRowEvent(0, 9, True, b"5", order=5)
+    assert count_rows([earlier, view]) == 1
+    assert count_rows([earlier, view, change(1, 0)._replace(partition=1, order=7)]) == 2
+
+
 def test_a_row_that_the_topic_never_had_is_not_taken_from_those_that_it_has() -> None:
     gone, again = EqualRowEvent(0, 1, False, b""), EqualRowEvent(0, 2, True, b"")
     assert count_rows([gone]) == 0

@@ -119,7 +119,8 @@ def test_a_row_names_the_view_that_has_read_it() -> None:
         return entry.value
 
     def counted(record: EventRecord, headers: Headers = ()) -> bytes:
-        return EqualRowEvent.marked((0, 7), True, view(record, headers)).view
+        (entry,) = event_entries(compared, record, (0, 7), headers)
+        return EqualRowEvent.of_entry(entry).view
 
     assert counted(change) == b"" and counted(row, repaired) == b""
     assert view(row) == view(row) != view(later) != b""
