@@ -158,7 +158,7 @@ def kill_and_retry(
     written = repaired_records(pipeline, "orders")
     # A row or a tombstone for each of ten keys, a delete, and the tombstone of the misplaced record.
     assert len(written) == 12 and len({(r.partition, r.key, r.value is None) for r in written}) == 12
-    assert pipeline.verify(replace(request, repair=RepairMode.NO)).clean
+    assert pipeline.verify(replace(request, repair=RepairMode.NO)).verdict == "equal"
     assert damage.compacted_rows(("id", "name")) == sorted(
         rows(root, f"SELECT id, name FROM `{database}`.orders"), key=repr
     )

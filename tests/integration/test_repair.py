@@ -65,7 +65,7 @@ def test_differences_are_repaired_and_verify_clean(pipeline: Pipeline, root: Any
     result = pipeline.verify(REPAIR)
     orders = verdict(result, "orders")
     assert orders.findings == orders.repaired == {MISSING: 2, DIFFERING: 2, GHOST: 2}, pipeline.lines
-    assert verdict(result, "log").clean and verdict(result, "log").repaired == {}
+    assert verdict(result, "log").verdict == "equal" and verdict(result, "log").repaired == {}
     written = repair_records(pipeline, "orders")
     assert sorted((op or "", key["id"]) for op, key, _ in written) == [
         ("", 3), ("", 4), ("d", 3), ("d", 4), ("r", 10), ("r", 11), ("r", 100), ("r", 101),
@@ -243,7 +243,7 @@ def test_behind_a_gap_a_snapshot_and_a_repair_make_topics_equal_again(
     orders = verdict(result, "orders")
     assert orders.findings == orders.repaired == {GHOST: 2}, pipeline.lines
     same(pipeline, root, database)
-    assert verdict(pipeline.verify(), "orders").clean
+    assert verdict(pipeline.verify(), "orders").verdict == "equal"
 
 
 KEYS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -288,7 +288,7 @@ def test_rows_are_found_by_keys_of_every_kind(pipeline: Pipeline, root: Any, dat
         found = verdict(result, name)
         assert found.findings == found.repaired == {MISSING: 1, DIFFERING: 1, GHOST: 1}, (found, pipeline.lines)
     again = pipeline.verify(VerifyRequest(history=True))
-    assert again.clean, again
+    assert again.verdict == "equal", again
 
 
 @pytest.mark.exhaustive

@@ -89,7 +89,7 @@ def lines_about_parts(pipeline: Pipeline) -> list[str]:
 def test_equal_tables_are_compared_by_checksums_alone(pipeline: Pipeline, root: Any, database: str) -> None:
     change(root, database)
     result = pipeline.verify()
-    assert result.clean, result
+    assert result.verdict == "equal", result
     assert {v.table.rpartition(".")[2]: v.by_checksums for v in result.tables} == {
         "orders": True,
         "encoded": True,
@@ -142,7 +142,7 @@ def test_damage_is_found_as_by_a_comparison_of_all_rows(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(root, database)
-    assert pipeline.verify().clean
+    assert pipeline.verify().verdict == "equal"
     damage_rows(root, database)
     events = {json.loads(r.key).get("payload", json.loads(r.key))["id"]: r for r in pipeline.records("orders")[::-1]}
     event, misplaced, doubled = events[1500], events[1501], events[1502]
@@ -170,7 +170,7 @@ def test_damage_is_found_as_by_a_comparison_of_all_rows(
     repaired = verdict(pipeline.verify(REPAIR), "orders")
     assert repaired.repaired == repaired.findings
     again = pipeline.verify()
-    assert again.clean and verdict(again, "encoded").by_checksums
+    assert again.verdict == "equal" and verdict(again, "encoded").by_checksums
 
 
 def test_a_sample_is_compared_by_checksums_and_its_keys_are_the_same_everywhere(
@@ -182,7 +182,7 @@ def test_a_sample_is_compared_by_checksums_and_its_keys_are_the_same_everywhere(
     assert len(sampled) < ROWS / 2
     for request in (sample, replace(sample, checksums=False)):
         found = verdict(pipeline.verify(request), "orders")
-        assert found.clean and found.rows == found.records == len(sampled), (request, found)
+        assert found.verdict == "equal" and found.rows == found.records == len(sampled), (request, found)
         assert found.by_checksums is request.checksums
     for share, rows in (("some", 40), ("all", ROWS)):
         execute(root, UNLOGGED, f"UPDATE {name} SET price = price + 1 WHERE id < {rows}", LOGGED)
@@ -201,7 +201,7 @@ def test_avro_is_compared_by_checksums_of_its_bytes(
     change(root, database)
     execute(root, rf"UPDATE `{database}`.orders SET name = '\\u001F' WHERE id = 2500")
     result = pipeline.verify()
-    assert result.clean, result
+    assert result.verdict == "equal", result
     assert verdict(result, "orders").by_checksums and verdict(result, "encoded").by_checksums
     assert described(pipeline.verify(BY_ROWS)) == described(result), "rows and records are counted alike"
     execute(root, UNLOGGED, rf"UPDATE `{database}`.orders SET name = '\\u001f' WHERE id = 2500", LOGGED)

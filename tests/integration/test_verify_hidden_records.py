@@ -67,12 +67,15 @@ def test_rows_whose_events_are_hidden_are_not_missing(pipeline: Pipeline, root: 
     for request in requests:
         result = pipeline.verify(request)
         found = verdict(result, "orders")
-        assert found.not_compared is NotCompared.UNREAD and not found.findings and not result.clean, (request, found)
+        assert found.not_compared is NotCompared.UNREAD and not found.findings and result.verdict != "equal", (
+            request,
+            found,
+        )
         assert "an open transaction of another producer hides records of its topic, from offset" in found.unknown[0]
-        assert verdict(result, "log").clean and not repair_records(pipeline, "log"), request
+        assert verdict(result, "log").verdict == "equal" and not repair_records(pipeline, "log"), request
     other.end()
     for request in requests:
-        assert pipeline.verify(request).clean, request
+        assert pipeline.verify(request).verdict == "equal", request
     assert not repair_records(pipeline, "orders")
 
 
@@ -94,7 +97,7 @@ def test_what_becomes_hidden_behind_the_comparison_is_not_repaired(
     opened[0].end()
     assert not repair_records(pipeline, "log")
     assert verdict(pipeline.verify(REPAIR), "log").repaired == {Kind.MISSING: 1}
-    assert pipeline.verify().clean
+    assert pipeline.verify().verdict == "equal"
 
 
 @pytest.mark.exhaustive
@@ -104,4 +107,4 @@ def test_hidden_records_of_the_transaction_topic_are_named(pipeline: Pipeline) -
         pipeline.verify(VerifyRequest(history=True))
     assert error.value.retriable
     other.end()
-    assert pipeline.verify(VerifyRequest(history=True)).clean
+    assert pipeline.verify(VerifyRequest(history=True)).verdict == "equal"

@@ -44,7 +44,7 @@ def test_rows_of_an_interrupted_snapshot_are_not_missing(
         pipeline.snapshot()
     assert unfinished_request(pipeline.cfg) is None
     found = verdicts(pipeline)
-    assert found["aa"].findings == {DifferenceKind.DIFFERING: 1} and found["bb"].clean
+    assert found["aa"].findings == {DifferenceKind.DIFFERING: 1} and found["bb"].verdict == "equal"
     assert all(v.unknown == () for v in found.values())
 
 
@@ -65,7 +65,7 @@ def test_rows_without_a_key_that_went_before_a_window_read_their_table_are_not_m
     for _ in range(5):
         pipeline.snapshot()
     assert unfinished_request(pipeline.cfg) is None
-    assert all(verdict.clean for verdict in verdicts(pipeline).values()), verdicts(pipeline)
+    assert all(verdict.verdict == "equal" for verdict in verdicts(pipeline).values()), verdicts(pipeline)
 
 
 @pytest.mark.exhaustive
@@ -83,4 +83,4 @@ def test_rows_of_a_table_that_a_signal_has_asked_for_are_not_missing(
     assert found.findings == {} and "25 seen" in found.unknown[0]
     pipeline.drain()
     found = verdicts(pipeline)["bb"]
-    assert found.clean and found.unknown == ()
+    assert found.verdict == "equal" and found.unknown == ()

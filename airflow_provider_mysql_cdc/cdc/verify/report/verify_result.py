@@ -199,11 +199,6 @@ class TableVerdict:
         """Return whether anything was found."""
         return any(self.findings.values())
 
-    @property
-    def clean(self) -> bool:
-        """Return whether the table was compared as a whole, and nothing was found at all."""
-        return self.verdict is VerdictKind.EQUAL
-
     def counts_json(self) -> dict[str, Any]:
         """Return the verdict and its counts as plain JSON."""
         return {
@@ -292,11 +287,6 @@ class VerifyResult:
     def equal(self) -> bool:
         """Return whether there are tables, all were compared, and every topic equals its table."""
         return bool(self.tables) and all(verdict.equal for verdict in self.tables)
-
-    @property
-    def clean(self) -> bool:
-        """Return whether there are tables, all were compared, and nothing was found at all."""
-        return self.verdict is VerdictKind.EQUAL
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with the verdicts."""
