@@ -202,12 +202,16 @@ class JobLedger:
         return self._native_counts
 
     def replace_plan(self, plan: BatchPlan) -> None:
-        """Replace the plan in force by one with the same work under the current configuration.
+        """Replace the plan in force by one of the same attempt, and wait until others can read it.
+
+        Kafka may confirm a transaction before its records are visible, and a writer that still found the former plan
+        would take this one for that of another attempt.
 
         Args:
-            plan: The plan; nothing of it is committed yet.
+            plan: The plan; nothing of what it has other than the former one is committed yet.
         """
         self.commit(self.plan_records(plan))
+        self.read(chunks=False)
 
     def plan_records(self, plan: BatchPlan) -> list[SideRecord]:
         """Return the records of a plan that replaces the one in force, to be committed together with others.

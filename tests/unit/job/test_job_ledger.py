@@ -85,3 +85,20 @@ def test_what_a_job_has_written_is_read_before_it_plans_on(monkeypatch: pytest.M
         job.put("writers", {"count": 8})
         job.write_outcome(plan(), counts={})
         assert job.latest().writer_count == 8
+
+
+def test_a_replaced_plan_can_be_read_before_a_writer_looks_for_it(
+    monkeypatch: pytest.MonkeyPatch, kafka: MemoryKafka
+) -> None:
+    """Kafka confirms a transaction before all its records are visible; a whole reading waits for that."""
+    job, read = memory_job(monkeypatch, CFG, kafka), []
+    with_read = MemoryLedger.read
+
+    def noted(self: MemoryLedger, *given: object, **named: object) -> LedgerState | None:
+        state = with_read(self, *given, **named)  # type: ignore[arg-type]
+        read.append(state)
+        return state
+
+    monkeypatch.setattr(MemoryLedger, "read", noted)
+    job.replace_plan(plan())
+    assert [state and state.plan and state.plan.epoch for state in read][-1:] == [plan().epoch]
