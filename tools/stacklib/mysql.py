@@ -195,14 +195,12 @@ def option_file(program: Program, folder: Path, port: int, settings: Mapping[str
 
 
 def _temporary(folder: Path) -> Path:
-    """Return the folder of a server's temporary files.
-
-    An applier that is killed while it probes this folder leaves a file that keeps the server from ever applying again.
-    """
+    """Return the folder of a server's temporary files."""
     return folder / "tmp"
 
 
 def _empty_temporary(folder: Path) -> None:
+    # An applier that is killed while it probes this folder leaves a file that keeps its server from applying again.
     shutil.rmtree(_temporary(folder), ignore_errors=True)
     _temporary(folder).mkdir()
 

@@ -258,7 +258,8 @@ class BucketFold:
     def _judge(self, table: int, key: bytes, state: KeyState) -> None:
         state.settle()
         event = state.last_event()
-        event_row = state.row_after(event, self._truncates.get(table))
+        truncates = self._truncates.get(table)
+        event_row = state.row_after(event, truncates)
         record = None if event is None else event[:2]
         if state.row is not None and (more_rows := self._more_rows.get((table, key))):
             state.row = self._judge_row_of_several(table, key, [state.row, *more_rows], event_row)
@@ -267,7 +268,7 @@ class BucketFold:
             place = (partition, offset)
             unreadable = FoundDifference(table, DifferenceKind.UNREADABLE, key, (), None, None, place, record)
             self._note(replace(unreadable, places=(place,), reason=reason))
-        if state.keeps_former_key(self._truncates.get(table)):
+        if state.keeps_former_key(event, truncates):
             self._counts(table).kept += 1
         if table not in self._moving and len(state.partitions()) > 1:
             self._note(replace(found, kind=DifferenceKind.WRONG_PARTITION, places=state.places()))

@@ -269,10 +269,11 @@ class KeyState:
             exists = entry.value[0] != 0
             kept[place] = entry.partition, entry.offset, entry.order, b"" if exists else None, True
 
-    def keeps_former_key(self, truncates: Truncates | None) -> bool:
-        """Return whether an earlier event of the row is the last one under its record key, and no delete."""
-        last, kept = self.last_event(), {} if self._past is None else self._past.kept
-        others = (event for event in kept.values() if last is not None and event[:2] != last[:2])
+    def keeps_former_key(self, last: KeyEvent | None, truncates: Truncates | None) -> bool:
+        """Return whether an event before the last one is the last under its record key, and no delete."""
+        if self._past is None or last is None:
+            return False
+        others = (event for event in self._past.kept.values() if event[:2] != last[:2])
         return any(self.row_after(event, truncates) is not None for event in others)
 
     def _known_past(self) -> _Past:
