@@ -54,13 +54,15 @@ class ComparedTopics:
     def history_rules(self, tables: Collection[ComparedTable]) -> dict[int, HistoryRules]:
         """Return what holds for the events of each table that have the row's key."""
         cfg = self.context.cfg
-        sharing = Counter(compared.topic for compared in tables)
+        sharing, names = Counter(c.topic for c in tables), Counter((c.topic, c.name_in_key) for c in tables)
         admin, rules = make_admin(cfg.kafka_settings()), dict[int, HistoryRules]()
         for compared in tables:
             config = topic_config(admin, compared.topic) if compared.topic in self.context.job.latest().topics else {}
             compacted = config is None or "compact" in config.get("cleanup.policy", "")
-            named = sharing[compared.topic] == 1 or bool(compared.name_in_key)  # a tombstone says its key alone
-            tombstones = cfg[F.TOMBSTONES_ON_DELETE] and named and not cfg.is_ticdc
+            # A tombstone says its key alone.
+            named = bool(compared.name_in_key) and names[compared.topic, compared.name_in_key] == 1
+            told = (named or sharing[compared.topic] == 1) and not cfg.is_ticdc
+            tombstones = cfg[F.TOMBSTONES_ON_DELETE] and told
             whole, together = shows_whole_rows(cfg, compared.table), chooses_partition_by_key(cfg, compared)
             rules[compared.number] = HistoryRules(bool(tombstones), not compacted, cfg.is_ticdc, whole, together)
         return rules
