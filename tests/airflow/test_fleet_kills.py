@@ -20,8 +20,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
         yield made
 
 
-@pytest.mark.exhaustive(but="before")
-@pytest.mark.kill_points
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("point", "action"),
     [

@@ -208,6 +208,7 @@ def test_a_snapshot_is_asked_for_over_each_channel(live: LiveAirflow, pipeline: 
     assert [request.verdict for request in requests.values()] == ["accepted"] * 3
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("stored")
 @pytest.mark.req("EX-13", "EX-15")
 def test_deferred_sensors_share_a_poll_in_the_triggerer(live: LiveAirflow, pipeline: Pipeline, source: Any) -> None:

@@ -93,7 +93,6 @@ ENDS: dict[str, tuple[Callable[[Attempt], Any], int, str]] = {
 
 
 @pytest.mark.exhaustive
-@pytest.mark.kill_points
 @pytest.mark.parametrize("end", ENDS)
 def test_the_next_attempt_is_exact(
     held: HeldServer, pipeline: Pipeline, root: Any, database: str, tmp_path: Path, end: str
@@ -158,6 +157,7 @@ def test_what_is_left_of_a_snapshot_is_read_beside_its_living_tasks(
         check_chain(pipeline, root, database, table)
 
 
+@pytest.mark.exhaustive
 def test_a_writer_that_lives_from_batch_to_batch_is_fenced(
     held: HeldServer, pipeline: Pipeline, root: Any, database: str, tmp_path: Path
 ) -> None:

@@ -420,7 +420,13 @@ def test_a_running_snapshot_is_seen_from_outside(
     def published(metrics: Any) -> None:
         publish(metrics)
         metrics._publishing.join()
-        seen.append(families(pipeline)["snapshot"])
+        seen.append(until(lambda: published_state(metrics.snapshot())))
+
+    def published_state(now: dict[str, Any]) -> dict[str, Any] | None:
+        """Return what is seen once it is what the job knows: a commit's marker reaches a partition after EndTxn."""
+        told = families(pipeline).get("snapshot", {})
+        counted = ("RowsScanned", "RemainingTableCount")
+        return told if all(told.get(name) == now[name] for name in counted) else None
 
     def noted_lock(meter: Any, held: bool) -> None:
         on_lock(meter, held)
