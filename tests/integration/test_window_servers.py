@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,7 @@ from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, ServerChangedError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.incremental import window_task as round_task
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_task
 
@@ -169,7 +170,9 @@ def test_a_first_snapshots_view_on_another_server_is_refused(
     execute(root, *filled(database, "a", "b", count=100))
     other = settings_of(pipeline, stack)
     fresh = Pipeline(pipeline.properties | {"topic.prefix": f"{pipeline.properties['topic.prefix']}_n"}, slots=1)
-    monkeypatch.setattr(snapshot_task, "connect", lambda settings: connect(other))
-    with pytest.raises(SourceConnectionError, match="another MySQL server"):
+    monkeypatch.setattr(
+        snapshot_task, "connect", lambda settings: connect(replace(other, server_uuid=settings.server_uuid))
+    )
+    with pytest.raises(ServerChangedError, match="than the one that is read"):
         fresh.snapshot()
     assert fresh.table_topic("a") not in fresh.topics() or fresh.records("a") == []
