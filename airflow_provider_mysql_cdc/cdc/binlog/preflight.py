@@ -44,7 +44,7 @@ _VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_value_options", "binlog_rows_query_log_events",
     "binlog_expire_logs_seconds", "expire_logs_days", "gtid_mode", "server_id", "version", "wait_timeout",
     "binlog_row_metadata", "max_allowed_packet", "time_zone", "system_time_zone", NATIVE_KEYS_VARIABLE,
-    "log_replica_updates", "log_slave_updates",
+    "log_replica_updates", "log_slave_updates", "binlog_error_action",
 )  # fmt: skip
 
 
@@ -144,6 +144,18 @@ def _log_bin(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
             "binary logging is off",
             "without a binlog there are no changes to read (SETUP-11)",
             "start the server with log_bin, server-id, binlog_format=ROW and binlog_row_image=FULL",
+        )
+
+
+def _log_errors(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
+    if facts.variables.get("binlog_error_action", "").upper() == "IGNORE_ERROR":
+        yield Finding(
+            WARNING,
+            "binlog_error_action is IGNORE_ERROR",
+            "when the server cannot write its binlog (disk full), it goes on without one until its next start; what "
+            "changes meanwhile is in no event, and nothing shows that afterwards",
+            "SET PERSIST binlog_error_action = 'ABORT_SERVER' (the default); verify and repair (mysql_cdc_verify) if "
+            "the server's error log says that binary logging was turned off",
         )
 
 
@@ -383,6 +395,7 @@ def _retention_s(facts: ServerFacts) -> int:
 _RULES: tuple[Callable[[ServerFacts, RunRequirements], Iterator[Finding]], ...] = (
     _mariadb,
     _log_bin,
+    _log_errors,
     _row_format,
     _row_image,
     _row_metadata,

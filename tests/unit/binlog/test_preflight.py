@@ -87,9 +87,12 @@ def test_settings_without_which_capture_is_impossible(change: dict[str, str], pa
         ({"binlog_row_value_options": "PARTIAL_JSON"}, "PARTIAL_JSON", "nothing"),
         ({"binlog_row_metadata": None, "version": "5.7.22"}, "MySQL 5.7.22 has no binlog_row_metadata", "nothing"),
         ({"binlog_row_metadata": "MINIMAL"}, "binlog_row_metadata is MINIMAL", "binlog_row_metadata = 'FULL'"),
+        ({"binlog_error_action": "ignore_error"}, "binlog_error_action is IGNORE_ERROR", "ABORT_SERVER"),
     ],
 )
-def test_images_that_leave_values_out_are_a_warning(change: dict[str, str | None], part: str, advice: str) -> None:
+def test_settings_that_leave_values_or_events_out_are_a_warning(
+    change: dict[str, str | None], part: str, advice: str
+) -> None:
     finding = only(find_problems(facts(**change), DRAIN))
     assert finding.level == "warning" and finding.error is None
     assert part in finding.what and advice in finding.fix
@@ -130,7 +133,12 @@ class Server:
         return self.answer
 
 
-ASKED = {"binlog_rows_query_log_events": "ON", "expire_logs_days": "10", "version": "8.0.15"}
+ASKED = {
+    "binlog_error_action": "ABORT_SERVER",
+    "binlog_rows_query_log_events": "ON",
+    "expire_logs_days": "10",
+    "version": "8.0.15",
+}
 
 
 @pytest.mark.req("SETUP-12", "SETUP-25", "CFG-115")
