@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from kit.failover_rig import assert_exact, carry_out, committed, follow, insert, refused
@@ -163,14 +164,22 @@ def test_errant_transactions_before_drained_ones_are_refused_and_repaired(
     assert {70, 71, 72, 73} <= set(have)
 
 
+def lend(root: Any, gtid: str, *statements: str) -> None:
+    """Execute a transaction under a GTID of another server."""
+    execute(root, f"SET gtid_next='{gtid}'", *statements, "SET gtid_next='AUTOMATIC'")
+
+
 def skip_on_replica(pipeline: Pipeline, pair: Pair, database: str) -> str:
-    """Skip the INSERT of row 75 on the replica, drain it and a later one, and return its GTID."""
+    """Skip the INSERTs of rows 74 and 75 on the replica, drain them and a later one, and return their GTIDs."""
     root = pair.replica.root
     pair.catch_up()
     execute(root, "STOP REPLICA", "SET GLOBAL super_read_only=OFF")
-    insert(pair.primary.root, database, 75)
-    skipped = f"{pair.primary.uuid}:{pair.primary.gtids.rpartition('-')[2]}"
-    execute(root, f"SET gtid_next='{skipped}'", "BEGIN", "COMMIT", "SET gtid_next='AUTOMATIC'", "START REPLICA")
+    insert(pair.primary.root, database, 74, 75)
+    last = int(pair.primary.gtids.rpartition("-")[2])
+    for number, statements in ((last - 1, ("BEGIN", "COMMIT")), (last, ("FLUSH PRIVILEGES",))):
+        lend(root, f"{pair.primary.uuid}:{number}", *statements)
+    execute(root, "START REPLICA")
+    skipped = f"{pair.primary.uuid}:{last - 1}-{last}"
     insert(pair.primary.root, database, 76)
     pipeline.drain()
     return skipped
@@ -190,7 +199,7 @@ def test_a_transaction_that_was_skipped_on_the_replica_is_refused_and_repaired(
     pipeline.drain()
     have = {r["id"]: r["v"] for r in compacted(pipeline.records("t")).values() if r}
     assert have == dict(rows(pair.primary.root, f"SELECT id, v FROM `{database}`.t")) and {76, 77} <= set(have)
-    assert 75 not in have
+    assert not {74, 75} & set(have)
 
 
 @pytest.mark.exhaustive
@@ -209,24 +218,28 @@ def test_a_transaction_that_was_skipped_on_a_server_in_between_is_refused(
         error = refused(pipeline)
         assert skipped in error.why and "empty" in error.why
         carry_out(error, pipeline)
-        assert 75 not in {r["id"] for r in compacted(pipeline.records("t")).values() if r}
+        assert 74 not in {r["id"] for r in compacted(pipeline.records("t")).values() if r}
 
 
 def test_an_errant_transaction_that_was_read_as_an_empty_one_is_refused_and_repaired(
     pipeline: Pipeline, pair: Pair, database: str
 ) -> None:
-    """It was settled by an empty one on the primary, or in gtid_purged; the replica is promoted with its row."""
+    """It was settled by an empty one on the primary, a statement, or in gtid_purged; the replica is promoted."""
     replica, primary = pair.replica, pair.primary
     pair.catch_up()
     execute(replica.root, "SET GLOBAL super_read_only=OFF")
     insert(replica.root, database, 78)
-    errant = f"{replica.uuid}:1:3"
+    errant = f"{replica.uuid}:1:3-6"
     execute(replica.root, "CREATE DATABASE elsewhere")
-    insert(replica.root, database, 82)
-    for number in (1, 2):
-        execute(
-            primary.root, f"SET gtid_next='{replica.uuid}:{number}'", "BEGIN", "COMMIT", "SET gtid_next='AUTOMATIC'"
-        )
+    insert(replica.root, database, 82, 83, 84, 85)
+    for number, *statements in (
+        (1, "BEGIN", "COMMIT"),
+        (2, "BEGIN", "COMMIT"),
+        (4, "FLUSH PRIVILEGES"),
+        (5, f"DROP TABLE IF EXISTS `{database}`.nothing"),
+        (6, "CREATE DATABASE IF NOT EXISTS elsewhere"),
+    ):
+        lend(primary.root, f"{replica.uuid}:{number}", *statements)
     execute(primary.root, f"SET GLOBAL gtid_purged='+{replica.uuid}:3'")
     insert(primary.root, database, 79)
     pipeline.drain()
@@ -243,6 +256,33 @@ def test_an_errant_transaction_that_was_read_as_an_empty_one_is_refused_and_repa
     pipeline.drain()
     have = {r["id"]: r["v"] for r in compacted(pipeline.records("t")).values() if r}
     assert have == dict(rows(pair.primary.root, f"SELECT id, v FROM `{database}`.t")) and {78, 79, 80, 81} <= set(have)
+
+
+def test_an_errant_transaction_that_was_read_as_an_empty_one_and_is_purged_is_refused_and_repaired(
+    pipeline: Pipeline, pair: Pair, database: str
+) -> None:
+    """Those of other servers are looked up where the stream goes on next; the former primary lacks the row."""
+    replica, primary, third = pair.replica, pair.primary, "33333333-3333-3333-3333-333333333333"
+    pair.catch_up()
+    execute(replica.root, "SET GLOBAL super_read_only=OFF")
+    insert(replica.root, database, 78)
+    lend(primary.root, f"{replica.uuid}:1", "FLUSH PRIVILEGES")
+    lend(primary.root, f"{third}:1", "BEGIN", "COMMIT")
+    pipeline.drain()
+    pair.switch()
+    purge(replica.root)
+    follow(pipeline, pair)
+    error = refused(pipeline)
+    assert not error.can_retry and f"has executed {replica.uuid}:1 itself and purged" in error.why
+    carry_out(error, pipeline)
+    assert committed(pipeline).read_empty == f"{third}:1"
+    assert 78 in {r["id"] for r in compacted(pipeline.records("t")).values() if r}
+    pair.switch()
+    follow(pipeline, pair)
+    error = refused(pipeline)
+    assert f"has executed {replica.uuid}:1 as" in error.why
+    carry_out(error, pipeline)
+    assert 78 not in {r["id"] for r in compacted(pipeline.records("t")).values() if r}
 
 
 def test_a_server_without_gtids_is_refused(pipeline: Pipeline, pair: Pair, database: str) -> None:

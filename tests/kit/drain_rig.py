@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
@@ -76,7 +77,7 @@ class Rig:
 
     def run(self, events: Callable[[Callable[[], None]], Iterator[Any]]) -> None:
         def open_stream(*_: Any, on_wait: Callable[[], None], **__: Any) -> Any:
-            made = {"close": lambda: None, "server_version": "9.7.4", "reached": None}
+            made = {"close": lambda: None, "server_version": "9.7.4", "reached": None, "local_gtids": LocalGtids()}
             return SimpleNamespace(events=lambda *_: events(on_wait), **made)
 
         self._monkeypatch.setattr(writer_module, "open_stream", open_stream)

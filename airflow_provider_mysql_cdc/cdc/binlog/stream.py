@@ -10,10 +10,11 @@ from zlib import crc32
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import control_events
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect
-from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, start_dump
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, UNREGISTERED_SERVER_ID, start_dump
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event, TransactionDecoder
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_rotate
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import require_creation_time
+from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
 from airflow_provider_mysql_cdc.cdc.binlog.packets import MAX_PACKET_PAYLOAD, WHOLE_PACKET, PassedOver, raise_for_error
 from airflow_provider_mysql_cdc.cdc.binlog.payload import decompress_events
 from airflow_provider_mysql_cdc.cdc.binlog.position import readable_start
@@ -76,6 +77,7 @@ class BinlogStream:
         heartbeats: Heartbeats received.
         created: The current file, and when it was made in seconds since 1970, from its FORMAT_DESCRIPTION event.
         begun_by_start: Whether it is the first file since the server's start, from the same event.
+        local_gtids: How the server signs its own transactions; a reader without an id does not ask.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class BinlogStream:
         self.skipped = self.heartbeats = 0
         self.created = "", 0
         self.begun_by_start = False
+        self.local_gtids = LocalGtids()
         self._handlers: dict[int, Callable[[Event, int], Iterable[Event]]] = {
             c.ROTATE_EVENT: self._rotate,
             c.FORMAT_DESCRIPTION_EVENT: self._format_description,
@@ -448,6 +451,7 @@ def open_stream(
     asked, start = start, start if by_gtid else readable_start(settings, start)
     connection = connect(settings, replication=True)
     try:
+        local_gtids = LocalGtids() if server_id == UNREGISTERED_SERVER_ID else LocalGtids.read(connection)
         packets = start_dump(
             connection,
             start,
@@ -460,11 +464,13 @@ def open_stream(
         )
         if start.pos <= _MAX_START_POSITION or by_gtid:
             after = None if start == asked else asked
-            return BinlogStream(packets, start, by_gtid=by_gtid, connection=connection, after=after)
-        # The dump command has room for 32 bits only, so this dump began at the file's start.
-        stream = BinlogStream(packets, start.with_position(start.file, FILE_START), connection=connection)
-        for _ in stream.events(start):
-            pass
+            stream = BinlogStream(packets, start, by_gtid=by_gtid, connection=connection, after=after)
+        else:
+            # The dump command has room for 32 bits only, so this dump began at the file's start.
+            stream = BinlogStream(packets, start.with_position(start.file, FILE_START), connection=connection)
+            for _ in stream.events(start):
+                pass
+        stream.local_gtids = local_gtids
         return stream
     except BaseException:
         with contextlib.suppress(Exception):

@@ -205,6 +205,7 @@ class DrainWriter:
     def _use(self, stream: BinlogStream) -> BinlogStream:
         self.routes.server_version = lambda: stream.server_version
         self.output.counts.meter.connected = True
+        self.position.local_gtids = stream.local_gtids
         return stream
 
     def _read_events(self, stream: BinlogStream) -> SourceConnectionError | None:
@@ -426,6 +427,8 @@ class DrainWriter:
         query, previous_state = self.ddl_events.completed(query, event.timestamp, where), self.state
         applied = self.ddl_events.apply(previous_state, query, where)
         changed = applied.state is not self.state
+        if not self.position.begun and not self._changes_captured(applied):
+            self.position.note_statement()
         if changed:
             self._replace_state(applied.state, event, applied.changes)
             self.output.counts.meter.on_schema_change(query.sql, earlier=self.position.statement_committed())
@@ -450,6 +453,11 @@ class DrainWriter:
             )
             for record in records:
                 self.output.produce_side(record)
+
+    def _changes_captured(self, applied: DdlResult) -> bool:
+        """Return whether a statement changed captured tables: ``DROP TABLE IF EXISTS`` of none, say, does not."""
+        changes = [c for c in applied.changes if applied.state is not self.state or c.kind == "TRUNCATE"]
+        return any(t is not None and self.context.cfg.captures(t) for c in changes for t in (c.id, c.previous_id))
 
     def _report_skipped(self, why: str, touched: Sequence[TableId], query: ev.QueryEvent, where: str) -> None:
         """Report a statement that was not understood."""

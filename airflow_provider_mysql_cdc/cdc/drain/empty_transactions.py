@@ -1,9 +1,11 @@
 """Transactions that the stream has read as empty ones, and another server may have executed with changes.
 
 An errant transaction of a replica is settled by an empty one with its GTID on the primary (``SET gtid_next``, BEGIN,
-COMMIT), and so is one that a replica cannot execute, on the replica. The GTID then counts as read. That is so until
-the stream goes on at the server that has the changes: they are in its tables, and in no topic. So an offset has the
-GTIDs of such transactions (``BinlogOffset.read_empty``), and they are looked up where the stream is to go on.
+COMMIT), or by a statement that changes nothing (FLUSH), and so is one that a replica cannot execute, on the replica.
+The GTID then counts as read. That is so until the stream goes on at the server that has the changes: they are in its
+tables, and in no topic. So an offset has the GTIDs of such transactions (``BinlogOffset.read_empty``), and they are
+looked up where the stream is to go on. What that server has executed first, under its own GTIDs, and purged since is
+refused: nothing tells what it changed.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, UNREGISTERED_SERVER_ID
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid, parse_query
@@ -58,6 +61,17 @@ def require_nothing_in_empty(
     for gtid, table in _changes(cfg, conn, held):
         changed.add(gtid)
         tables[table] = None
+    lost = wanted.subtract(held)
+    if own := lost.of_sources(answering_server(conn).lower().__eq__):
+        raise refused_server(
+            conn,
+            offset,
+            f"it has executed {shown_gtids(own)} itself and purged them, and the stream has read them as empty ones, "
+            "by which somebody settles an errant transaction (SET gtid_next): what they have changed in its tables is "
+            "not in the topics, and in no binlog file any more",
+            "let database.hostname lead to a server without them; or continue with what this one has: "
+            + reset_remedy(GtidSet.parse(offset.gtids or "")),
+        )
     if gtids := changed.gtid_set():
         more = f" and {len(tables) - _MAX_NAMED} more" if len(tables) > _MAX_NAMED else ""
         raise refused_server(
@@ -70,7 +84,7 @@ def require_nothing_in_empty(
             "let database.hostname lead to a server without them; or continue with what this one has: "
             + reset_remedy(GtidSet.parse(offset.gtids or "")),
         )
-    doubts = [f"it has {shown_gtids(lost)} in no binlog file any more"] if (lost := wanted.subtract(held)) else []
+    doubts = [f"it has {shown_gtids(lost)} in no binlog file any more"] if lost else []
     if sum(map(len, wanted.sets.values())) >= MOST_READ_EMPTY:
         doubts.append("there were more than are remembered")
     if doubts:
@@ -78,6 +92,22 @@ def require_nothing_in_empty(
             f"WARNING: the stream has read transactions as empty ones that this server may have executed with changes: "
             f"{'; '.join(doubts)}. Trigger mysql_cdc_verify with repair=yes, which finds what is missing"
         )
+
+
+def moved_by_hand(offset: BinlogOffset, former: BinlogOffset) -> BinlogOffset:
+    """Return an offset that a person requests, with the empty transactions of the one at which the stream stands.
+
+    Those that another server has executed itself are accepted with the move to it.
+
+    Args:
+        offset: The offset, of any server.
+        former: Where the stream stands.
+    """
+    uuid = (offset.server_uuid or "").lower()
+    read_empty = GtidSet.parse(former.read_empty)
+    if uuid != (former.server_uuid or "").lower():
+        read_empty = read_empty.of_sources(lambda source: source != uuid)
+    return replace(offset, read_empty=str(read_empty) or None)
 
 
 def with_unread_purged(conn: Any, offset: BinlogOffset) -> BinlogOffset:

@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, fetc
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, UNREGISTERED_SERVER_ID
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
+from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, current_offset
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
@@ -258,8 +259,9 @@ def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet, f
     search = GtidSearch(wanted, previous.union(purged), cfg.writes_rows_of)
     anonymous, last_file, gtid = None, "", None
     statements: dict[str, str] = {}
-    ((uuid, server_id),) = fetch_all(conn, "SELECT @@server_uuid, @@server_id")
-    skipped = SkippedTransactions(str(uuid), int(server_id), former_server)
+    skipped = SkippedTransactions(
+        LocalGtids.read(conn), former_server, lambda event: statement_about_tables(cfg, event) is not None
+    )
     stream = open_stream(
         cfg.connection_settings(), end.with_position(file, FILE_START), server_id=UNREGISTERED_SERVER_ID
     )
@@ -381,9 +383,9 @@ def _skipped_error(conn: Any, offset: BinlogOffset, stored: GtidSet, skipped: Gt
     return refused_server(
         conn,
         offset,
-        f"it has executed {shown_gtids(skipped)} as empty transactions of another server than the one they come from, "
-        "as somebody makes them who skips a transaction (SET gtid_next), and the stream has not read them as empty "
-        "ones: their changes may be in the topics, and not in its tables",
+        f"it has executed {shown_gtids(skipped)} as empty transactions, or by a statement about no captured table, on "
+        "another server than the one they come from, as somebody makes them who skips a transaction (SET gtid_next), "
+        "and the stream has not read them so: their changes may be in the topics, and not in its tables",
         "let database.hostname lead to a server that has executed them; or continue with what this one has: "
         + reset_remedy(stored),
     )

@@ -1,17 +1,20 @@
 """Transactions that a server has executed as empty ones which somebody made: they were skipped there.
 
-``SET gtid_next``, BEGIN, COMMIT lets a replica pass over a transaction. Such an empty one has the id of the server on
-which that was done, also where it is replicated from there; what a filter has made empty keeps the id of the server
-that executed the transaction first (MySQL 5.7.22, 8.0.15, 9.7.4).
+``SET gtid_next``, BEGIN, COMMIT lets a replica pass over a transaction, and so does a statement in their place that is
+about no captured table (FLUSH, CREATE DATABASE IF NOT EXISTS). Such a transaction has the id of the server on which
+that was done, also where it is replicated from there; what a filter has made empty keeps the id of the server that
+executed the transaction first (MySQL 5.7.22, 8.0.15, 9.7.4).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid, parse_query
+from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker, gtid_source
 
 _BETWEEN = (c.PREVIOUS_GTIDS_LOG_EVENT, c.ROTATE_EVENT, c.STOP_EVENT)
@@ -24,16 +27,22 @@ class SkippedTransactions:
     A transaction that was skipped on a server in between is known by those of the former server only: administrators
     also make empty ones on a primary, for what a replica alone has executed, and there they were read empty.
 
+    A server into which binlog files were replayed has executed whole transactions under other servers' GTIDs, also
+    statements; one with rows shows it.
+
     Args:
-        server_uuid: Its server_uuid.
-        server_id: Its server_id.
+        local_gtids: How it signs its own transactions.
         former_server: server_uuid of the server from which the stream has read them.
+        is_relevant: Says of a QUERY event whether it may be about captured tables.
     """
 
-    server_uuid: str
-    server_id: int
+    local_gtids: LocalGtids
     former_server: str
+    is_relevant: Callable[[Event], bool]
     _last: tuple[str, int] | None = None
+    _begun: bool = False
+    _statements: dict[str, GtidTracker] = field(default_factory=dict)
+    _replayed: set[str] = field(default_factory=set)
     _empty: dict[int, GtidTracker] = field(default_factory=dict)
     _former_ids: set[int] = field(default_factory=set)
 
@@ -42,11 +51,20 @@ class SkippedTransactions:
         if event.type in c.GTID_EVENTS:
             self._end_transaction()
             gtid = parse_gtid(event).gtid
-            if gtid is not None and gtid_source(gtid).lower() != self.server_uuid.lower():
-                self._last = gtid, event.server_id
-        elif self._last is not None and event.type not in _BETWEEN and not _is_bracket(event):
+            if gtid is not None and gtid_source(gtid).lower() != self.local_gtids.server_uuid:
+                self._last, self._begun = (gtid, event.server_id), False
+        elif self._last is not None and event.type not in _BETWEEN:
+            if _is_bracket(event):
+                self._begun = True
+                return
             gtid, server_id = self._last
-            if self._is_former(gtid_source(gtid)):
+            uuid = gtid_source(gtid)
+            if self.local_gtids.is_lent(gtid, server_id):
+                if event.type != c.QUERY_EVENT:
+                    self._replayed.add(uuid)
+                elif not self._begun and not self.is_relevant(event):
+                    self._statements.setdefault(uuid, GtidTracker("")).add(gtid)
+            elif self._is_former(uuid):
                 self._former_ids.add(server_id)
             self._last = None
 
@@ -60,8 +78,11 @@ class SkippedTransactions:
         """Return the transactions that were skipped."""
         self._end_transaction()
         skipped = GtidSet()
+        for uuid, statements in self._statements.items():
+            if uuid not in self._replayed:
+                skipped = skipped.union(statements.gtid_set())
         for server_id, tracker in self._empty.items():
-            if server_id == self.server_id:
+            if server_id == self.local_gtids.server_id:
                 skipped = skipped.union(tracker.gtid_set())
             elif self._former_ids and server_id not in self._former_ids:
                 skipped = skipped.union(tracker.gtid_set().of_sources(self._is_former))

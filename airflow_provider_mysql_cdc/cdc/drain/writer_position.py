@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
 from airflow_provider_mysql_cdc.cdc.model.gtid import MOST_READ_EMPTY, GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition, compare_offsets
@@ -31,6 +32,7 @@ class WriterPosition:
         last_commit: GTID and commit time of the transaction before the last boundary; None where it has no GTID, or
             none was read.
         resume: The position up to which an earlier attempt committed the batch; None once the writer is past it.
+        local_gtids: How the server signs its own transactions.
         file: Binlog file of the last transaction boundary passed.
         pos: Position of that boundary.
     """
@@ -47,6 +49,7 @@ class WriterPosition:
     last_transaction: tuple[int, str | None] = (0, None)
     resume: ResumePosition | None = None
     last_commit: tuple[str | None, int] = (None, 0)
+    local_gtids: LocalGtids = field(default_factory=LocalGtids)
     file: str = field(init=False)
     pos: int = field(init=False)
     _boundary: BinlogOffset | None = field(init=False)
@@ -145,6 +148,11 @@ class WriterPosition:
     def note_empty(self) -> None:
         """Remember the transaction that ends if it has nothing but BEGIN and COMMIT."""
         if self.gtid is not None and not self.events and self.statements == _BEGIN_AND_COMMIT:
+            self._read_empty.add(self.gtid)
+
+    def note_statement(self) -> None:
+        """Remember the transaction whose only statement changes no captured table, if it has another server's GTID."""
+        if self.gtid is not None and self.local_gtids.is_lent(self.gtid, self.last_transaction[0]):
             self._read_empty.add(self.gtid)
 
     def is_before_resume(self) -> bool:

@@ -123,7 +123,7 @@ def find_move(
         if not move.needed or history_covers(cfg, conn, target, origin):
             return move
         records, _ = schema_records(cfg, job, target, _next_epoch(ledger))
-        return PositionMove(origin, target, tuple(records))
+        return replace(move, history_records=tuple(records))
     except _REFUSED_ERRORS as error:
         raise SignalRefused(error.message()) from error
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.commit.takeover import read_as_planner
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import topic_record
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.field import MAX_SHOWN_LENGTH
-from airflow_provider_mysql_cdc.cdc.drain.failover import is_other_server
+from airflow_provider_mysql_cdc.cdc.drain.empty_transactions import moved_by_hand
 from airflow_provider_mysql_cdc.cdc.drain.requested_position import position_at, position_of_gtids, with_executed_gtids
 from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import history_covers, write_schemas
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -94,8 +93,8 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
             # A recreated history does not have the statements that were drained.
             recorded = None if history_difference(cfg, ledger_before) else drained
             offset = _ensure_structures(cfg, conn, job, offset, find_target, epoch, recorded, to, log)
-            if drained is not None and not is_other_server(conn, drained):
-                offset = replace(offset, read_empty=drained.read_empty)
+            if drained is not None:
+                offset = moved_by_hand(offset, drained)
             now_ms = time.time_ns() // 1_000_000
             lock.require()
             signal_records = signals_taken_records(job, ledger_before, epoch) if ledger_before is not None else []

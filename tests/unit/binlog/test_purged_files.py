@@ -163,7 +163,7 @@ def test_a_stream_asks_for_the_first_file_and_ends_at_once_where_the_batch_ended
 
     monkeypatch.setattr(stream, "start_dump", start_dump)
     settings: Any = SimpleNamespace(address=lambda: "here", client_name="p", silence_timeout_s=7.0)
-    opened = stream.open_stream(settings, STORED, server_id=1)
+    opened = stream.open_stream(settings, STORED, server_id=0)
     assert limits == [7.0], "a half-open connection would be left after another time than the one that is set"
     assert [(start.file, start.pos) for start in asked] == [("binlog.000012", 4)]
     assert list(opened.events(STORED)) == []

@@ -15,6 +15,7 @@ from kit.memory_kafka import MemoryKafka, MemoryWriter
 from kit.memory_ledger import MemoryLedger
 from kit.store_contract import END, START, plan
 
+from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
@@ -143,7 +144,7 @@ class Stream:
 
     def __init__(self, events: Callable[[], Iterator[Any]] = lambda: iter(())) -> None:
         self.closed, self.reached, self._events = False, (END.file, END.pos), events
-        self.created, self.server_version = ("", 0), "9.7.4"
+        self.created, self.server_version, self.local_gtids = ("", 0), "9.7.4", LocalGtids()
 
     def events(self, *_: Any) -> Iterator[Any]:
         return self._events()

@@ -15,6 +15,7 @@ from kit.store_contract import plan
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import batch_run, drain_writer, reconnects
@@ -73,7 +74,11 @@ def streams(monkeypatch: pytest.MonkeyPatch, rig: Rig, *parts: Any) -> list[Binl
         if isinstance(part, Exception):
             raise part
         return SimpleNamespace(
-            events=lambda *_: part(), close=lambda: None, server_version="9.7.4", created=(START.file, 77)
+            events=lambda *_: part(),
+            close=lambda: None,
+            server_version="9.7.4",
+            created=(START.file, 77),
+            local_gtids=LocalGtids(),
         )
 
     monkeypatch.setattr(drain_writer, "open_stream", open_stream)

@@ -9,13 +9,21 @@ from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
 from airflow_provider_mysql_cdc.cdc.drain import skipped_transactions
 from airflow_provider_mysql_cdc.cdc.drain.skipped_transactions import SkippedTransactions
 
 pytestmark = pytest.mark.quick
 
 OWN, OTHER = "aaaaaaaa-0000-0000-0000-000000000001", "bbbbbbbb-0000-0000-0000-000000000002"
+GROUP = "dddddddd-0000-0000-0000-000000000004"
 BEGIN, COMMIT = (c.QUERY_EVENT, "BEGIN"), (c.QUERY_EVENT, "COMMIT")
+
+
+def watched(former: str = OTHER) -> SkippedTransactions:
+    """Return the watcher of a server whose id is 2, where statements with a table are about captured ones."""
+    own = LocalGtids(2, OWN, frozenset({GROUP}))
+    return SkippedTransactions(own, former, lambda event: "TABLE" in skipped_transactions.parse_query(event).sql)
 
 
 @for_each(
@@ -28,6 +36,11 @@ BEGIN, COMMIT = (c.QUERY_EVENT, "BEGIN"), (c.QUERY_EVENT, "COMMIT")
         (None, 2, [BEGIN, COMMIT], False),
         (f"{OTHER}:5", 2, [BEGIN, (c.TABLE_MAP_EVENT, ""), (c.XID_EVENT, "")], False),
         (f"{OTHER}:5", 2, [(c.QUERY_EVENT, "CREATE TABLE t (id INT)")], False),
+        (f"{OTHER}:5", 2, [(c.QUERY_EVENT, "FLUSH PRIVILEGES")], True),
+        (f"{OTHER}:5", 1, [(c.QUERY_EVENT, "FLUSH PRIVILEGES")], False),
+        (f"{OWN}:5", 2, [(c.QUERY_EVENT, "FLUSH PRIVILEGES")], False),
+        (f"{GROUP}:5", 2, [(c.QUERY_EVENT, "FLUSH PRIVILEGES")], False),
+        (f"{GROUP}:5", 2, [BEGIN, COMMIT], True),
         (f"{OTHER}:5", 2, [BEGIN, (c.QUERY_EVENT, "UPDATE t SET v = 1"), COMMIT], False),
     ],
 )
@@ -43,7 +56,7 @@ def test_an_empty_transaction_of_another_server_with_the_own_id_was_skipped(
     texts = {1: gtid, 9: f"{OWN}:9"} | {2 + number: text for number, (_, text) in enumerate(between)}
     monkeypatch.setattr(skipped_transactions, "parse_gtid", lambda e: SimpleNamespace(gtid=texts[e.start_pos]))
     monkeypatch.setattr(skipped_transactions, "parse_query", lambda e: SimpleNamespace(sql=texts[e.start_pos]))
-    skipped = SkippedTransactions(OWN.upper(), 2, OTHER)
+    skipped = watched()
     kinds = [c.GTID_LOG_EVENT, *(kind for kind, _ in between)]
     for number, kind in enumerate(kinds, 1):
         skipped.take(Event(kind, 0, server_id, 0, "binlog.000001", number, number, b"", 0, 0))
@@ -72,8 +85,21 @@ def test_an_empty_transaction_of_the_former_server_with_another_id_was_skipped_i
 ) -> None:
     monkeypatch.setattr(skipped_transactions, "parse_gtid", lambda e: SimpleNamespace(gtid=transactions[e.end_pos][0]))
     monkeypatch.setattr(skipped_transactions, "parse_query", lambda e: SimpleNamespace(sql="BEGIN"))
-    skipped = SkippedTransactions(OWN, 2, OTHER)
+    skipped = watched()
     for number, (_, server_id, empty) in enumerate(transactions):
         for kind in (c.GTID_LOG_EVENT, c.QUERY_EVENT, *(() if empty else (c.TABLE_MAP_EVENT,))):
             skipped.take(Event(kind, 0, server_id, 0, "binlog.000001", number, number, b"", 0, 0))
     assert str(skipped.found()) == found
+
+
+def test_statements_of_replayed_binlog_files_are_not_skipped_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows under GTIDs of their server show it; an empty one, and statements of another server, are skipped ones."""
+    gtids = [f"{OTHER}:1", f"{OTHER}:2", f"{OTHER}:3", f"{THIRD}:1"]
+    between = [(c.QUERY_EVENT, "FLUSH TABLES"), (c.TABLE_MAP_EVENT, ""), BEGIN, (c.QUERY_EVENT, "FLUSH LOGS")]
+    monkeypatch.setattr(skipped_transactions, "parse_gtid", lambda e: SimpleNamespace(gtid=gtids[e.end_pos]))
+    monkeypatch.setattr(skipped_transactions, "parse_query", lambda e: SimpleNamespace(sql=between[e.end_pos][1]))
+    skipped = watched()
+    for number, (kind, _) in enumerate(between):
+        for event_kind in (c.GTID_LOG_EVENT, kind):
+            skipped.take(Event(event_kind, 0, 2, 0, "binlog.000001", number, number, b"", 0, 0))
+    assert str(skipped.found()) == f"{OTHER}:3,{THIRD}:1"

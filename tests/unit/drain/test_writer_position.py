@@ -8,6 +8,7 @@ import pytest
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, ServerChangedError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
@@ -135,3 +136,19 @@ def test_empty_transactions_are_remembered() -> None:
     assert kept.contains(f"{SOURCE}:698") and not kept.contains(f"{SOURCE}:5") and len(str(kept)) < 1000
     with pytest.raises(DamagedRecordError, match="read_empty"):
         BinlogOffset.from_json({**start.to_json(), "read_empty": "none"})
+
+
+def test_statements_of_the_server_itself_are_remembered_under_gtids_of_others() -> None:
+    group = "dddddddd-0000-0000-0000-000000000004"
+    position = WriterPosition(
+        BEFORE, local_gtids=LocalGtids(7, "aaaaaaaa-0000-0000-0000-000000000001", frozenset({group}))
+    )
+    cases = ((7, f"{SOURCE}:1"), (8, f"{SOURCE}:2"), (7, "aaaaaaaa-0000-0000-0000-000000000001:3"), (7, f"{group}:4"))
+    for server_id, gtid in (*cases, (7, None)):
+        position.gtid, position.last_transaction = gtid, (server_id, gtid)
+        position.note_statement()
+        position.move_to("b.000001", position.pos + 100)
+    assert position.reached(None).offset.read_empty == f"{SOURCE}:1"
+    unknown = WriterPosition(BEFORE, gtid=f"{SOURCE}:1", last_transaction=(0, f"{SOURCE}:1"))
+    unknown.note_statement()
+    assert unknown.reached(None).offset.read_empty is None

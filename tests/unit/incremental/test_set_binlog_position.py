@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, Proc
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker, encode, reset_plan
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import requested_position as named_place
+from airflow_provider_mysql_cdc.cdc.drain.empty_transactions import moved_by_hand
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError
 from airflow_provider_mysql_cdc.cdc.incremental import set_binlog_position as moving
 from airflow_provider_mysql_cdc.cdc.incremental import signal_processor as taking
@@ -35,11 +36,13 @@ from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.signals.actions import SetBinlogPosition
 from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import PollResult
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 
 CFG = config()
 MIDDLE = START.with_position(START.file, 900)
+BOTH = f"{UUID}:5,aaaaaaaa-0000-0000-0000-000000000001:1-3"
 
 
 def ledger(*, done: bool = True, taken: BinlogOffset | None = None, reached: BinlogOffset = END) -> LedgerState:
@@ -211,6 +214,35 @@ FILES = {"b.000001": "", "b.000002": f"{UUID}:1-10", "b.000003": f"{UUID}:1-20"}
 def test_the_last_file_before_which_nothing_is_missing(monkeypatch: pytest.MonkeyPatch, wanted: str, file: str) -> None:
     monkeypatch.setattr(named_place, "previous_gtids_of", lambda conn, name: GtidSet.parse(FILES[name]))
     assert named_place.start_file(None, [*FILES], GtidSet.parse(f"{UUID}:{wanted}"), "w")[0] == file
+
+
+@pytest.mark.parametrize("covered", [True, False])
+def test_transactions_that_were_read_empty_are_remembered_behind_a_move(
+    monkeypatch: pytest.MonkeyPatch, covered: bool
+) -> None:
+    monkeypatch.setattr(moving, "end_of_binlog", lambda conn, settings: END)
+    monkeypatch.setattr(moving, "position_at", lambda conn, settings, end, file, pos: MIDDLE)
+    monkeypatch.setattr(moving, "history_covers", lambda *_: covered)
+    monkeypatch.setattr(moving, "schema_records", lambda *_: ([], 0))
+    state = ledger(reached=replace(END, read_empty=f"{UUID}:7"))
+    job = memory_job(monkeypatch, CFG, MemoryKafka())
+    action = SetBinlogPosition("move", "source", MIDDLE.file, MIDDLE.pos)
+    assert moving.find_move(CFG, None, job, state, action).target.read_empty == f"{UUID}:7"
+
+
+@for_each(
+    ("server", "kept"),
+    [
+        ("aaaaaaaa-0000-0000-0000-000000000001", f"{UUID}:5"),
+        ("BBBBBBBB-0000-0000-0000-000000000002", BOTH),
+        (None, BOTH),
+    ],
+)
+def test_empty_transactions_that_another_server_has_executed_itself_are_accepted_with_a_move_to_it(
+    server: str | None, kept: str
+) -> None:
+    stands = replace(END, server_uuid="bbbbbbbb-0000-0000-0000-000000000002", read_empty=BOTH)
+    assert moved_by_hand(replace(START, server_uuid=server), stands).read_empty == kept
 
 
 def test_what_the_server_has_purged_and_the_set_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
