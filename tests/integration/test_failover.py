@@ -202,6 +202,26 @@ def test_a_transaction_that_was_skipped_on_the_replica_is_refused_and_repaired(
     assert not {74, 75} & set(have)
 
 
+def test_transactions_that_a_former_filter_has_left_out_on_the_replica_are_refused_and_repaired(
+    pipeline: Pipeline, pair: Pair, database: str
+) -> None:
+    pair.catch_up()
+    for listed, row in ((f"`{database}`.t", 75), ("", 76)):
+        execute(pair.replica.root, "STOP REPLICA", f"CHANGE REPLICATION FILTER REPLICATE_IGNORE_TABLE=({listed})")
+        execute(pair.replica.root, "START REPLICA")
+        insert(pair.primary.root, database, row)
+        pair.catch_up()
+    left_out = f"{pair.primary.uuid}:{int(pair.primary.gtids.rpartition('-')[2]) - 1}"
+    pipeline.drain()
+    pair.switch()
+    follow(pipeline, pair)
+    error = refused(pipeline)
+    assert not error.can_retry and f"has replicated {left_out} as empty" in error.why
+    carry_out(error, pipeline)
+    ids = {r["id"] for r in compacted(pipeline.records("t")).values() if r}
+    assert 76 in ids and 75 not in ids
+
+
 @pytest.mark.exhaustive
 def test_a_transaction_that_was_skipped_on_a_server_in_between_is_refused(
     pipeline: Pipeline, pair: Pair, pool: Pool, database: str

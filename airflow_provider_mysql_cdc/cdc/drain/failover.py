@@ -33,6 +33,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.empty_transactions import require_nothing_in_empty, statement_about_tables
 from airflow_provider_mysql_cdc.cdc.drain.gtid_search import GtidSearch
 from airflow_provider_mysql_cdc.cdc.drain.known_transaction import compare_transaction
+from airflow_provider_mysql_cdc.cdc.drain.promoted_server import require_reason_of_empty
 from airflow_provider_mysql_cdc.cdc.drain.refused_server import VERIFY_REMEDY, refused_server, reset_remedy, shown_gtids
 from airflow_provider_mysql_cdc.cdc.drain.requested_position import last_file, previous_gtids_of, start_file
 from airflow_provider_mysql_cdc.cdc.drain.skipped_transactions import SkippedTransactions
@@ -60,6 +61,7 @@ class _Search:
         anonymous: Position of a transaction without a GTID among those that were read; None if there is none.
         statements: Statements about captured tables in transactions that do not count, by GTID.
         skipped: Transactions that the server has executed as empty ones, because somebody has skipped them.
+        emptied: Transactions of the former server that it has replicated as empty ones.
     """
 
     place: BinlogOffset
@@ -68,6 +70,7 @@ class _Search:
     anonymous: str | None
     statements: Mapping[str, str]
     skipped: GtidSet
+    emptied: GtidSet
 
 
 def is_other_server(conn: Any, offset: BinlogOffset) -> bool:
@@ -164,9 +167,11 @@ def _find(
         raise _no_gtids_error(conn, offset, f"the transaction at {found.anonymous} has no GTID")
     if found.gtids.errant:
         raise _errant_error(conn, offset, stored, found)
-    skipped = wanted.subtract(wanted.subtract(found.skipped)).subtract(GtidSet.parse(read_empty))
-    if skipped := skipped.of_sources(cfg.counts_gtid_source):
+    read = wanted.subtract(GtidSet.parse(read_empty)).of_sources(cfg.counts_gtid_source)
+    if skipped := read.subtract(read.subtract(found.skipped)):
         raise _skipped_error(conn, offset, stored, skipped)
+    if emptied := read.subtract(read.subtract(found.emptied)):
+        require_reason_of_empty(conn, offset, emptied, note)
     if unlogged := found.gtids.unread():
         raise _no_gtids_error(
             conn, offset, f"its binlog does not contain {shown_gtids(unlogged)}, which it has executed"
@@ -292,7 +297,7 @@ def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet, f
         boundary = end.with_position(*search.boundary)
     else:
         boundary = end if last_file == end.file else end.with_position(end.file, FILE_START)
-    return _Search(place, boundary, search, anonymous, statements, skipped.found())
+    return _Search(place, boundary, search, anonymous, statements, skipped.found(), skipped.emptied())
 
 
 def _require_no_statements(conn: Any, offset: BinlogOffset, stored: GtidSet, found: _Search) -> None:

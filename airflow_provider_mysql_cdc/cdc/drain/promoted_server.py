@@ -10,14 +10,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import ignores_case, replica_channels
+from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import ignores_case, read_binlog_lists, replica_channels
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.filter_lists import FilterLists
 from airflow_provider_mysql_cdc.cdc.binlog.logged_tables import read_logged_tables
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.refused_server import refused_server, reset_remedy
+from airflow_provider_mysql_cdc.cdc.drain.refused_server import (
+    VERIFY_REMEDY,
+    refused_server,
+    reset_remedy,
+    shown_gtids,
+)
 from airflow_provider_mysql_cdc.cdc.errors import SourceError, SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
@@ -196,6 +202,40 @@ def require_no_filters(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, ta
             "let database.hostname lead to a server without these filters; or, if its tables are the ones that count "
             f"now, {reset_remedy(GtidSet.parse(offset.gtids or ''))}",
         )
+
+
+def require_reason_of_empty(conn: Any, offset: BinlogOffset, emptied: GtidSet, note: Log) -> None:
+    """Refuse a server that has replicated transactions as empty ones, and has no filters that explain it.
+
+    Filters that it has are judged by the tables that they leave out (``require_no_filters``). MySQL 5.7 may have
+    filters that it does not show, and makes empty transactions of statements about temporary tables.
+
+    Args:
+        conn: An open connection to the server to which the stream is to move.
+        offset: Where the stream stands, in the binlog of the former server.
+        emptied: Transactions of the former server, which the stream has read with changes.
+        note: Receives one line where it cannot be told.
+
+    Raises:
+        ServerChangedError: It has none.
+        SourceError: The server refuses a query, or cannot be reached.
+    """
+    if ReplicationFilters.read(conn, offset.server_uuid).lists or read_binlog_lists(conn).texts:
+        return
+    what = (
+        f"it has replicated {shown_gtids(emptied)} as empty transactions, and has no replication filters now: a filter "
+        "that it had, or replica_skip_errors, has left out what the stream has read"
+    )
+    if str(fetch_all(conn, "SELECT @@version")[0][0]).startswith("5."):
+        note(f"WARNING: {what}; {VERIFY_REMEDY}")
+        return
+    raise refused_server(
+        conn,
+        offset,
+        f"{what}, so changes in the topics may be missing in its tables",
+        "let database.hostname lead to a server that has executed them; or continue with what this one has: "
+        + reset_remedy(GtidSet.parse(offset.gtids or "")),
+    )
 
 
 def _still_left_out(

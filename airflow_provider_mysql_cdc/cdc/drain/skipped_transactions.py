@@ -2,8 +2,8 @@
 
 ``SET gtid_next``, BEGIN, COMMIT lets a replica pass over a transaction, and so does a statement in their place that is
 about no captured table (FLUSH, CREATE DATABASE IF NOT EXISTS). Such a transaction has the id of the server on which
-that was done, also where it is replicated from there; what a filter has made empty keeps the id of the server that
-executed the transaction first (MySQL 5.7.22, 8.0.15, 9.7.4).
+that was done, also where it is replicated from there; what a replication filter or ``replica_skip_errors`` has made
+empty keeps the id of the server that executed the transaction first (MySQL 5.7.22, 8.0.15, 9.7.4).
 """
 
 from __future__ import annotations
@@ -87,6 +87,15 @@ class SkippedTransactions:
             elif self._former_ids and server_id not in self._former_ids:
                 skipped = skipped.union(tracker.gtid_set().of_sources(self._is_former))
         return skipped
+
+    def emptied(self) -> GtidSet:
+        """Return transactions of the former server that were replicated, and that something has made empty."""
+        self._end_transaction()
+        empty = GtidSet()
+        for server_id, tracker in self._empty.items():
+            if server_id != self.local_gtids.server_id:
+                empty = empty.union(tracker.gtid_set().of_sources(self._is_former))
+        return empty.subtract(self.found())
 
     def _is_former(self, uuid: str) -> bool:
         return uuid.lower() == self.former_server.lower()

@@ -69,19 +69,20 @@ THIRD = "cccccccc-0000-0000-0000-000000000003"
 
 
 @for_each(
-    ("transactions", "found"),
+    ("transactions", "found", "emptied"),
     [
-        ([(f"{OTHER}:1", 1, False), (f"{OTHER}:2", 3, True), (f"{OTHER}:3", 1, False)], f"{OTHER}:2"),
-        ([(f"{OTHER}:2", 3, True), (f"{OTHER}:3", 1, False)], f"{OTHER}:2"),
-        ([(f"{OTHER}:1", 1, False), (f"{OTHER}:2", 1, True)], ""),  # a filter
-        ([(f"{OTHER}:2", 3, True)], ""),  # nothing tells the former server's id
-        ([(f"{OTHER}:1", 1, False), (f"{OTHER}:2", 3, False), (f"{OTHER}:3", 3, True)], ""),  # server_id was changed
-        ([(f"{THIRD}:1", 3, False), (f"{OTHER}:1", 1, False), (f"{THIRD}:2", 1, True)], ""),  # made on a primary
-        ([(f"{OWN}:1", 2, False), (f"{OWN}:2", 1, True)], ""),
+        ([(f"{OTHER}:1", 1, False), (f"{OTHER}:2", 3, True), (f"{OTHER}:3", 1, False)], f"{OTHER}:2", ""),
+        ([(f"{OTHER}:2", 3, True), (f"{OTHER}:3", 1, False)], f"{OTHER}:2", ""),
+        ([(f"{OTHER}:1", 1, False), (f"{OTHER}:2", 1, True)], "", f"{OTHER}:2"),  # a filter
+        ([(f"{OTHER}:2", 3, True)], "", f"{OTHER}:2"),  # nothing tells the former server's id
+        # server_id was changed
+        ([(f"{OTHER}:1", 1, False), (f"{OTHER}:2", 3, False), (f"{OTHER}:3", 3, True)], "", f"{OTHER}:3"),
+        ([(f"{THIRD}:1", 3, False), (f"{OTHER}:1", 1, False), (f"{THIRD}:2", 1, True)], "", ""),  # made on a primary
+        ([(f"{OWN}:1", 2, False), (f"{OWN}:2", 1, True)], "", ""),
     ],
 )
 def test_an_empty_transaction_of_the_former_server_with_another_id_was_skipped_in_between(
-    monkeypatch: pytest.MonkeyPatch, transactions: list[tuple[str, int, bool]], found: str
+    monkeypatch: pytest.MonkeyPatch, transactions: list[tuple[str, int, bool]], found: str, emptied: str
 ) -> None:
     monkeypatch.setattr(skipped_transactions, "parse_gtid", lambda e: SimpleNamespace(gtid=transactions[e.end_pos][0]))
     monkeypatch.setattr(skipped_transactions, "parse_query", lambda e: SimpleNamespace(sql="BEGIN"))
@@ -89,7 +90,7 @@ def test_an_empty_transaction_of_the_former_server_with_another_id_was_skipped_i
     for number, (_, server_id, empty) in enumerate(transactions):
         for kind in (c.GTID_LOG_EVENT, c.QUERY_EVENT, *(() if empty else (c.TABLE_MAP_EVENT,))):
             skipped.take(Event(kind, 0, server_id, 0, "binlog.000001", number, number, b"", 0, 0))
-    assert str(skipped.found()) == found
+    assert (str(skipped.found()), str(skipped.emptied())) == (found, emptied)
 
 
 def test_statements_of_replayed_binlog_files_are_not_skipped_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
