@@ -17,10 +17,24 @@ def replace_file(path: Path, text: str, mode: int) -> None:
     Raises:
         OSError: It cannot be written; nothing is left.
     """
+    replace_bytes(path, text.encode("utf-8", "backslashreplace"), mode)
+
+
+def replace_bytes(path: Path, data: bytes, mode: int) -> None:
+    """Write a file as a whole, as ``replace_file`` does.
+
+    Args:
+        path: The file.
+        data: Its content.
+        mode: Its permissions.
+
+    Raises:
+        OSError: It cannot be written; nothing is left.
+    """
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as out:
-            out.write(text.encode("utf-8", "backslashreplace"))
+            out.write(data)
         part.replace(path)
     except OSError:
         part.unlink(missing_ok=True)

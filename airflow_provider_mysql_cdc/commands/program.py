@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.commands import (
     changefeed,
+    debezium,
     history,
     offsets,
     preflight,
@@ -30,6 +31,8 @@ _DOCUMENT_COMMANDS = {
     "verify": verify.run,
     "changefeed": changefeed.run,
     "spark-classes": spark_classes.run,
+    "import-debezium": debezium.run_import,
+    "export-debezium": debezium.run_export,
 }
 """Commands that print a document, or a setting to copy, to standard output."""
 
@@ -60,6 +63,10 @@ def command_line() -> argparse.ArgumentParser:
     changefeed.add_arguments(commands.add_parser("changefeed", help=text, description=text))
     text = "Store the classes of Spark's driver in an archive, with which its JVM starts faster."
     spark_classes.add_arguments(commands.add_parser("spark-classes", help=text, description=text))
+    text = "Take a stream over from a Debezium connector that is stopped: its offset, and the structures there."
+    debezium.add_import_arguments(commands.add_parser("import-debezium", help=text, description=text))
+    text = "Give a stream back: write the offset and the structures from which a Debezium connector goes on."
+    debezium.add_export_arguments(commands.add_parser("export-debezium", help=text, description=text))
     return parser
 
 

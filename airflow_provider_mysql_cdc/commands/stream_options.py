@@ -12,9 +12,10 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
@@ -97,16 +98,30 @@ def _file_properties(path: str) -> dict[str, Any]:
         raise ConfigError(error.what, where=error.where or path, why=error.why, remedy=error.remedy) from None
 
 
-def read_config(arguments: argparse.Namespace) -> ConnectorConfig:
-    """Return the configuration of the stream that the options name.
+def connector_name(arguments: argparse.Namespace) -> str:
+    """Return the name of the connector whose JSON the options name; empty where it has none.
 
     Args:
         arguments: The parsed command line.
 
     Raises:
+        ConfigError: The file cannot be read.
+    """
+    return str(_file_properties(arguments.properties).get("name") or "") if arguments.properties else ""
+
+
+def read_config(arguments: argparse.Namespace, more: Mapping[str, str] = MappingProxyType({})) -> ConnectorConfig:
+    """Return the configuration of the stream that the options name.
+
+    Args:
+        arguments: The parsed command line.
+        more: Properties that replace those of the file.
+
+    Raises:
         ConfigError: A property is wrong or missing.
     """
     properties = _file_properties(arguments.properties) if arguments.properties else {}
+    properties |= more
     if arguments.topic_prefix:
         properties["topic.prefix"] = arguments.topic_prefix
     if arguments.mysql_cdc_conn_id:
@@ -121,16 +136,17 @@ def read_config(arguments: argparse.Namespace) -> ConnectorConfig:
     )
 
 
-def confirmed_config(arguments: argparse.Namespace) -> ConnectorConfig:
+def confirmed_config(arguments: argparse.Namespace, more: Mapping[str, str] = MappingProxyType({})) -> ConnectorConfig:
     """Return the configuration of the stream that ``--confirm`` names too.
 
     Args:
         arguments: The parsed command line.
+        more: Properties that replace those of the file.
 
     Raises:
         ConfigError: ``--confirm`` names another one, or a property is wrong or missing.
     """
-    cfg = read_config(arguments)
+    cfg = read_config(arguments, more)
     if arguments.confirm != cfg.topic_prefix:
         raise ConfigError(
             "the command is not confirmed",

@@ -39,6 +39,7 @@ CORE_MAY["incremental"] = BELOW_JOBS | {"job", "signals", "snapshot", "drain", "
 CORE_MAY["fleet"] = BELOW_JOBS | {"job", "signals", "snapshot", "drain", "incremental", "fleet"}
 CORE_MAY["verify"] = BELOW_JOBS | {"job", "signals", "snapshot", "drain", "incremental", "verify"}
 CORE_MAY["operate"] = BELOW_JOBS | {"job", "signals", "snapshot", "drain", "incremental", "verify", "operate"}
+CORE_MAY["debezium"] = CORE_MAY["operate"] | {"debezium"}
 
 
 def picture() -> str:

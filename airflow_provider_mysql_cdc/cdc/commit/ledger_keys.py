@@ -67,6 +67,8 @@ VERIFY_DONE_PREFIX = "verify/done/"
 """The verdict about a table of a verification that is not over; the table's name follows."""
 REPAIR_PREFIX = "repair/"
 """What a verification has repaired in a table: who, when, how many; the run and the table's name follow."""
+TAKEN_OVER_KEY = "taken-over"
+"""What a Debezium connector has written behind the place at which the stream goes on (``drain.taken_over``)."""
 JOB_ERROR_PREFIX = "error/"
 """The error that a job ended with; a number follows."""
 

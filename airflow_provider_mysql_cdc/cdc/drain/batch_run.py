@@ -30,6 +30,7 @@ from airflow_provider_mysql_cdc.cdc.drain.failover import carried_history
 from airflow_provider_mysql_cdc.cdc.drain.joined_tables import note_joined_tables
 from airflow_provider_mysql_cdc.cdc.drain.kept_writer import KeptWriter
 from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import require_unchanged_marker
+from airflow_provider_mysql_cdc.cdc.drain.taken_over import taken_over
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -309,6 +310,7 @@ def _write_once(
         report_refusal=report_refusal,
         commit_before_refusal=inputs.commit_before_refusal,
         heartbeat_due_s=inputs.heartbeat_due_s,
+        taken_over=taken_over(ledger_state),
         kept=writer.parts,
     )
     return create_writer(context).run()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -391,7 +392,8 @@ class DrainWriter:
         Rows that an earlier attempt committed are read too, because tables are corrected by their TABLE_MAP events, and
         a window needs their keys.
         """
-        if prepared is None:
+        taken, server_uuid = self.context.taken_over, self.context.plan.start.server_uuid
+        if prepared is None or (taken is not None and taken.holds_xa(prepared, server_uuid)):
             return
         try:
             self._read_xa(prepared, commit_event)
@@ -451,8 +453,7 @@ class DrainWriter:
                 if no_change
                 else self.ddl_events.records(applied, event, query, self.position)
             )
-            for record in records:
-                self.output.produce_side(record)
+            self._produce_of_statement(records)
 
     def _changes_captured(self, applied: DdlResult) -> bool:
         """Return whether a statement changed captured tables: ``DROP TABLE IF EXISTS`` of none, say, does not."""
@@ -558,7 +559,7 @@ class DrainWriter:
                 share = self.shares.ensure_share(change.table.id)
                 if 0 in share.assigned:
                     value = truncate_value(self.context.cfg, change.table, event, self.position)
-                    self.output.produce_side(SideRecord(share.topic, None, value))
+                    self._produce_of_statement([SideRecord(share.topic, None, value)])
 
     # -- transactions and commits -----------------------------------------------------------------------------------
 
@@ -569,7 +570,21 @@ class DrainWriter:
             return
         metadata.begin(self.position.gtid, event.file, event.start_pos)
         if self.context.index == 0 and not self.position.statement_committed():
-            self.output.produce_side(metadata.begin_record(), with_headers=False)
+            self._produce_boundary(metadata.begin_record(), end=False)
+
+    def _produce_boundary(self, record: SideRecord, *, end: bool) -> None:
+        """Produce the BEGIN or END record of the transaction, unless a Debezium connector has."""
+        taken = self.output.taken_over
+        if taken is None or not taken.holds_boundary(record, self.position, end=end):
+            self.output.produce_side(record, with_headers=False)
+
+    def _produce_of_statement(self, records: Iterable[SideRecord]) -> None:
+        """Produce the records of a statement that a Debezium connector has not written."""
+        taken, numbers = self.output.taken_over, Counter[str]()
+        for record in records:
+            if taken is None or not taken.holds_statement(record, numbers[record.topic], self.position):
+                self.output.produce_side(record)
+            numbers[record.topic] += 1
 
     def _commit_transaction(self, event: Event) -> None:
         self._end_counted(event, committed=True)
@@ -584,7 +599,7 @@ class DrainWriter:
         position = self.position
         if self.metadata is not None and self.metadata.open:
             if self.context.index == 0 and not position.transaction_committed():
-                self.output.produce_side(self.metadata.end_record(), with_headers=False)
+                self._produce_boundary(self.metadata.end_record(), end=True)
             self.metadata.end()
         if self.signals is not None:
             self.signals.end_transaction(

@@ -55,6 +55,8 @@ def create_writer(context: WriterContext) -> DrainWriter:
     output = _record_output(context, counts, position, tolerant=settings.failed_rows is not None)
     shares = TopicShares(cfg, plan, context.index, side_records, context.recorded_topics)
     on_watermark = None if context.window_keys is None else context.window_keys.watermark_handler()
+    taken = context.taken_over
+    output.taken_over = taken if taken is not None and taken.is_ahead(plan) else None
     signals = SignalRows.for_writer(cfg, plan.epoch, context.index, side_records, on_watermark)
     touched_tables = None
     if context.index == 0:
@@ -80,8 +82,12 @@ def create_writer(context: WriterContext) -> DrainWriter:
         committer=committer,
         metadata=metadata,
         touched_tables=touched_tables,
-        whole_transactions=_whole_transactions(context, settings, output, position, tracker, committer, commit_clock),
-        plain_transactions=PlainTransactions(
+        whole_transactions=None
+        if output.taken_over is not None
+        else _whole_transactions(context, settings, output, position, tracker, committer, commit_clock),
+        plain_transactions=None
+        if output.taken_over is not None
+        else PlainTransactions(
             position,
             tracker,
             routes,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.drain.table_route import TableRoute
+from airflow_provider_mysql_cdc.cdc.drain.taken_over import TakenOver
 from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows, have_partitions
@@ -37,6 +38,7 @@ class RecordOutput:
         history_topic: The schema history's topic, whose records are JSON without headers and are not counted.
         server_uuid: The server that the batch is read from, for ids of records without a GTID.
         counts: Counts the records.
+        taken_over: What a Debezium connector has written of the batch; None for nothing.
     """
 
     sink: TransactionalWriter
@@ -48,6 +50,7 @@ class RecordOutput:
     history_topic: str
     server_uuid: str | None
     counts: WriterCounts
+    taken_over: TakenOver | None = None
 
     def produce_rows(self, route: TableRoute, records: list[RowRecord], where: str, operation: int) -> list[BadRow]:
         """Produce the records of a row event, each to its partition; return the rows that cannot be serialized.
@@ -62,7 +65,9 @@ class RecordOutput:
             ValueDecodeError: A row cannot be serialized, and such rows stop the run.
         """
         share, bad_rows = route.share, list[BadRow]()
-        if route.record_format is not None and have_partitions(records):
+        if self.taken_over is not None:
+            n, bad_rows = self._produce_unwritten(self.taken_over, route, records, where)
+        elif route.record_format is not None and have_partitions(records):
             n = self._produce_partitioned(route, records)
         elif route.record_format is not None:
             formatted, bad_rows = format_rows(route.record_format, records, share, where, tolerant=self.tolerant)
@@ -98,6 +103,18 @@ class RecordOutput:
             self.sink.produce_plain(route.topic, records, self.headers, partition, size)
             n = len(records)
         self.counts.add_rows(route.topic, route.path, n)
+
+    def _produce_unwritten(
+        self, taken: TakenOver, route: TableRoute, records: list[RowRecord], where: str
+    ) -> tuple[int, list[BadRow]]:
+        """Produce the records that a Debezium connector has not written; return their number, and rows left out."""
+        share, bad_rows = route.share, list[BadRow]()
+        if route.record_format is not None:
+            kept, bad_rows = format_rows(route.record_format, records, share, where, tolerant=self.tolerant)
+        else:
+            partitions = (partition_of(r[0], share.partitions) for r in records)
+            kept = [(*r[:PARTITION], p) for r, p in zip(records, partitions, strict=True) if p in share.assigned]
+        return self._produce_formatted(route, taken.without_written(route.topic, kept, self.position)), bad_rows
 
     def _produce_partitioned(self, route: TableRoute, records: Sequence[PartitionedRecord]) -> int:
         """Produce the records of the writer's partitions; return their number."""

@@ -128,7 +128,9 @@ class RowEventHandler:
         if route.source is None or route.decoder is None:
             self._pass_over(route)
             return
+        taken = self.output.taken_over
         skipping = position.resume is not None and position.rows_committed()
+        skipping = skipping or (taken is not None and taken.holds_event(position))
         if skipping and self.metadata is None:
             return
         ctx = self.ctx

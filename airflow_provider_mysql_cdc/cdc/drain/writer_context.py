@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.committer import Progress
 from airflow_provider_mysql_cdc.cdc.drain.kept_parts import KeptParts
+from airflow_provider_mysql_cdc.cdc.drain.taken_over import TakenOver
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
@@ -47,6 +48,7 @@ class WriterContext:
             its first record and the error with which the writer ends.
         commit_before_refusal: Whether the writer commits what it has produced before it ends for that reason.
         heartbeat_due_s: Seconds until the first heartbeat is due.
+        taken_over: What a Debezium connector had written when the stream was taken over from it, or None.
         kept: What the batch takes over from the one before, and leaves for the next.
     """
 
@@ -69,4 +71,5 @@ class WriterContext:
     report_refusal: Callable[[BinlogOffset, CdcError], None] = lambda before, error: None
     commit_before_refusal: bool = False
     heartbeat_due_s: float = 0
+    taken_over: TakenOver | None = None
     kept: KeptParts = field(default_factory=KeptParts)

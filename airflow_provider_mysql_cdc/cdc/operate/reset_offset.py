@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, end_of_binlog
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import TAKEN_OVER_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import reset_plan
@@ -99,11 +100,9 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
             lock.require()
             signal_records = signals_taken_records(job, ledger_before, epoch) if ledger_before is not None else []
             ledger = job.begin(reset_plan(epoch, offset, owner, now_ms, gapless=to == STORED), signal_records)
-            # A reset accepts the topics, and the schema registry, as they are now.
-            topic_tombstones = [topic_record(cfg.ledger_topic, topic, None) for topic in ledger.topics]
-            job.commit(
-                [*topic_tombstones, *(schema_id_record(cfg.ledger_topic, name, None) for name in ledger.schemas)]
-            )
+            accept_topics(cfg, job, ledger)
+            if to != STORED and TAKEN_OVER_KEY in ledger.other_records:
+                job.put_all([(TAKEN_OVER_KEY, None)])  # records before it come once more, if that is what was requested
             if to != STORED and (incremental := read_incremental_state(ledger)).active_scans:
                 # Also those that are read to the end, which nobody was told yet.
                 job.put_all(state_changes(incremental, restart_scans(incremental, offset)))
@@ -113,6 +112,18 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
     offset_before = stored.committed if stored else None
     log(f"the offset was moved by hand from {offset_before} to {offset}, epoch {epoch}")
     return offset
+
+
+def accept_topics(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState) -> None:
+    """Accept the topics, and the schema registry, as they are now.
+
+    Args:
+        cfg: The connector's configuration.
+        job: The ledger.
+        ledger: Its content.
+    """
+    topic_tombstones = [topic_record(cfg.ledger_topic, topic, None) for topic in ledger.topics]
+    job.commit([*topic_tombstones, *(schema_id_record(cfg.ledger_topic, name, None) for name in ledger.schemas)])
 
 
 def _ensure_structures(

@@ -77,13 +77,16 @@ os.register_at_fork(before=_IDLE.clear)
 atexit.register(_IDLE.clear)
 
 
-def write_plain(kafka_settings: Mapping[str, Any], records: Sequence[SideRecord], *, timeout_s: float = 60.0) -> None:
-    """Write records to partition 0 of their topics and wait until all replicas have them.
+def write_plain(
+    kafka_settings: Mapping[str, Any], records: Sequence[SideRecord], *, timeout_s: float = 60.0, partition: int = 0
+) -> None:
+    """Write records to one partition of their topics and wait until all replicas have them.
 
     Args:
         kafka_settings: Client settings under their librdkafka names.
         records: The records; none has headers.
         timeout_s: Seconds after which a record that has not arrived is given up.
+        partition: The partition.
 
     Raises:
         SinkConnectionError: Kafka did not answer in time; the records may have arrived all the same.
@@ -95,7 +98,7 @@ def write_plain(kafka_settings: Mapping[str, Any], records: Sequence[SideRecord]
     has_written = False
     try:
         for record in records:
-            producer.produce(record.topic, record.value, record.key, 0)
+            producer.produce(record.topic, record.value, record.key, partition)
         remaining = _flush(producer, client.errors, timeout_s + _GIVE_UP_S)
         if client.failed:
             where = f"{client.failed[0][1]} at {addresses}"

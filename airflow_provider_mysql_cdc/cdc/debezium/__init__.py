@@ -1,0 +1,1 @@
+"""Take a stream over from a Debezium connector, and give it back."""

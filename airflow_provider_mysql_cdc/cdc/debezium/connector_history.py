@@ -1,0 +1,159 @@
+"""The schema history of a Debezium connector: read its structures, and write those of this stream in its form.
+
+The members are those of Debezium 1.9 to 3.x: ``source``, ``position``, ``databaseName``, ``ddl``, ``tableChanges``; of
+a file each line is a record. The statements are used, because older versions describe columns otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DdlParseError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, same_base
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.full_description import describe_all
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStatement:
+    """Hold a statement of the history.
+
+    Args:
+        db: Its database.
+        ddl: Its text.
+        file: Binlog file of its position.
+        pos: Position behind it.
+        where: Topic and offset, or file and line.
+    """
+
+    db: str
+    ddl: str
+    file: str
+    pos: int
+    where: str
+
+    def is_before(self, offset: BinlogOffset) -> bool:
+        """Return whether it is part of the structures at an offset; positions of other base names count as earlier."""
+        if not same_base(self.file, offset.file):
+            return True
+        return (file_number(self.file), self.pos) <= offset.key()
+
+
+def read_statements(values: Iterable[tuple[str, bytes | None]], prefix: str) -> Iterator[ConnectorStatement]:
+    """Yield the statements of a connector's history, in its order.
+
+    Args:
+        values: Where each record is, and its value.
+        prefix: ``topic.prefix``; records of other connectors in the topic are passed over.
+
+    Raises:
+        ConfigError: A record is something else.
+    """
+    for where, value in values:
+        if value is None:
+            continue
+        try:
+            record = json.loads(value)
+            source, position = record["source"], record["position"]
+            server, file, pos = source["server"], str(position["file"]), int(position["pos"])
+            file_number(file)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                "this is not the schema history of a Debezium connector for MySQL",
+                where=where,
+                why=f"{type(error).__name__}: {error}",
+                remedy="give the topic of schema.history.internal.kafka.topic (Debezium 1.9: "
+                "database.history.kafka.topic), or the file of schema.history.internal.file.filename",
+            ) from None
+        if server == prefix and isinstance(ddl := record.get("ddl"), str):
+            yield ConnectorStatement(str(record.get("databaseName") or ""), ddl, file, pos, where)
+
+
+def structures_at(
+    cfg: ConnectorConfig, statements: Iterable[ConnectorStatement], offset: BinlogOffset, context: DdlContext
+) -> SchemaState:
+    """Return the structures at an offset, from a connector's history.
+
+    Args:
+        cfg: The connector's configuration.
+        statements: From ``read_statements``.
+        offset: The offset.
+        context: Settings of the server's sessions; the history does not have those of each statement.
+
+    Raises:
+        DdlParseError: A statement about a captured table is not understood.
+    """
+    state = SchemaState()
+    for statement in statements:
+        if not statement.is_before(offset):
+            continue
+        try:
+            state = apply_ddl(
+                state, statement.ddl, replace(context, default_db=statement.db), captures=cfg.needs_schema
+            ).state
+        except DdlParseError as error:
+            if not cfg[F.SKIP_UNPARSEABLE_DDL]:
+                raise DdlParseError(
+                    error.what, where=f"{statement.where}: {statement.ddl[:200]}", why=error.why, remedy=error.remedy
+                ) from error
+    return state
+
+
+def different_tables(cfg: ConnectorConfig, stored: SchemaState, server: SchemaState) -> dict[TableId, str]:
+    """Return the captured tables whose structures differ between a history and the server, and how.
+
+    Args:
+        cfg: The connector's configuration.
+        stored: From the history.
+        server: From the server.
+    """
+    found: dict[TableId, str] = {}
+    for table, structure in server.tables.items():
+        if not cfg.captures(table):
+            continue
+        known = stored.tables.get(table)
+        if known is None:
+            found[table] = "it is not in the connector's history"
+            continue
+        mine = [(c.name, c.type_name, c.length, c.scale, c.unsigned, c.charset, c.enum_values) for c in known.columns]
+        others = [
+            (c.name, c.type_name, c.length, c.scale, c.unsigned, c.charset, c.enum_values) for c in structure.columns
+        ]
+        if mine != others:
+            names = {c[0] for c in mine} ^ {c[0] for c in others} or {
+                a[0] for a, b in zip(mine, others, strict=False) if a != b
+            }
+            found[table] = f"columns {', '.join(sorted(names)[:10])}"
+        elif known.key_columns() != structure.key_columns():
+            found[table] = f"its key is {known.key_columns()} there and {structure.key_columns()} on the server"
+    return found
+
+
+def history_values(cfg: ConnectorConfig, state: SchemaState, offset: BinlogOffset) -> list[bytes]:
+    """Return records that describe all structures, as a Debezium connector reads them at this offset.
+
+    Args:
+        cfg: The connector's configuration.
+        state: The structures.
+        offset: The offset.
+    """
+    return [json.dumps(_record(json.loads(r.to_bytes()), offset)).encode() for r in describe_all(cfg, state, offset, 0)]
+
+
+def _record(record: Mapping[str, Any], offset: BinlogOffset) -> dict[str, Any]:
+    position = {"file": offset.file, "pos": offset.pos, "gtids": offset.gtids, "snapshot": True}
+    return {
+        "source": record["source"],
+        "position": {name: value for name, value in position.items() if value is not None},
+        "ts_ms": record["ts_ms"],
+        "databaseName": record["databaseName"],
+        "ddl": record["ddl"],
+        "tableChanges": record["tableChanges"],
+    }

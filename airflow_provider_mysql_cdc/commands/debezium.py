@@ -1,0 +1,289 @@
+"""``mysql-cdc import-debezium`` and ``export-debezium``: take a stream over from a connector, and give it back.
+
+Airflow is imported only when a connection or the asset state is used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import urllib.parse
+from pathlib import Path
+from typing import TextIO
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.debezium import stopped
+from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import (
+    DebeziumOffset,
+    offset_key,
+    rest_document,
+    rest_offset,
+    with_offset,
+)
+from airflow_provider_mysql_cdc.cdc.debezium.connector_history import ConnectorStatement, read_statements
+from airflow_provider_mysql_cdc.cdc.debezium.export_connector import (
+    ExportedStream,
+    export_stream,
+    write_history,
+    write_offset,
+)
+from airflow_provider_mysql_cdc.cdc.debezium.import_connector import ConnectorState, Takeover, plan_takeover, take_over
+from airflow_provider_mysql_cdc.cdc.debezium.sources import (
+    history_of_file,
+    history_of_topic,
+    offset_of_file,
+    offset_of_topic,
+    read_file,
+    table_ends,
+)
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, NoOffsetError
+from airflow_provider_mysql_cdc.cdc.replaced_file import replace_bytes
+from airflow_provider_mysql_cdc.commands.stream_options import (
+    add_stream_options,
+    as_server,
+    command_owner,
+    confirmed_config,
+    connector_name,
+    open_store,
+    read_config,
+)
+
+_HISTORY = F.HISTORY_KAFKA_TOPIC.name
+_OWN_SUFFIX = ".mysql-cdc"
+
+
+def add_import_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``import-debezium``.
+
+    Args:
+        parser: Takes them.
+    """
+    add_stream_options(parser)
+    _add_purpose(parser, "print what would be stored")
+    _add_connector(parser)
+    source = parser.add_argument_group("the connector's offset; by default Kafka Connect is asked")
+    group = source.add_mutually_exclusive_group()
+    group.add_argument("--offsets-topic", metavar="TOPIC", help="topic of the worker's offset.storage.topic")
+    group.add_argument(
+        "--offsets-file",
+        metavar="FILE",
+        help="file of a standalone worker (offset.storage.file.filename), or what GET /connectors/NAME/offsets answers",
+    )
+    source.add_argument(
+        "--trust-offset",
+        action="store_true",
+        help="take the offset as it is where records do not say their place (behind a transform): the connector was "
+        "stopped, not killed",
+    )
+    source.add_argument(
+        "--ignore-dumps", action="store_true", help="others read the binlog under the connector's account"
+    )
+    history = parser.add_argument_group("the schema history")
+    group = history.add_mutually_exclusive_group()
+    group.add_argument("--debezium-history-topic", metavar="TOPIC", help=f"the connector's (default: its {_HISTORY})")
+    group.add_argument("--debezium-history-file", metavar="FILE", help="the connector's, in a file")
+    history.add_argument(
+        "--history-topic",
+        metavar="TOPIC",
+        help=f"topic for this stream's own history, if {_HISTORY} names the connector's (default: that name and "
+        f"{_OWN_SUFFIX})",
+    )
+
+
+def add_export_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``export-debezium``.
+
+    Args:
+        parser: Takes them.
+    """
+    add_stream_options(parser)
+    _add_purpose(parser, "write nothing, print the offset as the body of PATCH /connectors/NAME/offsets")
+    _add_connector(parser)
+    parser.add_argument(
+        "--debezium-history-topic",
+        metavar="TOPIC",
+        help="history topic of the connector, to which the structures are appended; it is created if it is missing",
+    )
+    parser.add_argument("--debezium-history-file", metavar="FILE", help="history file, to which they are appended")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--offsets-topic", metavar="TOPIC", help="write the offset into the topic of the worker's offsets"
+    )
+    group.add_argument("--offsets-file", metavar="FILE", help="write it into the file of a standalone worker")
+
+
+def _add_purpose(parser: argparse.ArgumentParser, text: str) -> None:
+    purpose = parser.add_mutually_exclusive_group(required=True)
+    purpose.add_argument("--dry-run", action="store_true", help=text)
+    purpose.add_argument("--confirm", metavar="PREFIX", help="the stream's topic.prefix, as a confirmation")
+
+
+def _add_connector(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the connector")
+    group.add_argument("--connector-name", metavar="NAME", help="its name in Kafka Connect (default: that of its JSON)")
+    group.add_argument("--connect-url", metavar="URL", help="Kafka Connect's REST interface, as http://HOST:8083")
+
+
+def run_import(arguments: argparse.Namespace, out: TextIO) -> int:
+    """Take a stream over and return the exit code.
+
+    Args:
+        arguments: The parsed command line.
+        out: Where the result is printed.
+
+    Raises:
+        CdcError: The stream cannot be taken over.
+    """
+    with as_server():
+        cfg = read_config(arguments) if arguments.dry_run else confirmed_config(arguments)
+        own = _own_history(arguments, cfg)
+        statements = _statements(arguments, cfg)
+        if own:
+            cfg = read_config(arguments, own)
+        name = arguments.connector_name or connector_name(arguments)
+        offset = _offset(arguments, cfg, name)
+        checked = _require_stopped(arguments, cfg, name)
+
+        def plan(at_server: ConnectorConfig) -> Takeover:
+            state = ConnectorState(offset, statements)
+            return plan_takeover(at_server, state, _log, trusts_offset=arguments.trust_offset)
+
+        if arguments.dry_run:
+            takeover = plan(cfg)
+        else:
+            owner = command_owner("import-debezium", "take-over")
+            takeover = take_over(cfg, open_store(arguments, cfg.topic_prefix), owner, _log, plan)
+    document = {
+        "topic.prefix": cfg.topic_prefix,
+        "connector": name,
+        "connector_offset": f"{offset} ({offset.where})",
+        "stopped": checked,
+        **takeover.to_json(),
+        "set": own,
+        "stored": not arguments.dry_run,
+    }
+    print(json.dumps(document, indent=2), file=out)
+    return 0
+
+
+def _own_history(arguments: argparse.Namespace, cfg: ConnectorConfig) -> dict[str, str]:
+    """Return the property that names this stream's own history, where the configuration names the connector's."""
+    if arguments.history_topic:
+        return {_HISTORY: arguments.history_topic}
+    return {} if history_of_topic(cfg, cfg.history_topic) is None else {_HISTORY: f"{cfg.history_topic}{_OWN_SUFFIX}"}
+
+
+def _statements(arguments: argparse.Namespace, cfg: ConnectorConfig) -> list[ConnectorStatement] | None:
+    if arguments.debezium_history_file:
+        return list(read_statements(history_of_file(arguments.debezium_history_file), cfg.topic_prefix))
+    topic = arguments.debezium_history_topic or cfg.history_topic
+    values = history_of_topic(cfg, topic)
+    if values is None and arguments.debezium_history_topic:
+        raise ConfigError(
+            "this is not the schema history of a connector",
+            where=f"topic {topic}",
+            why="it does not exist, is empty, or is this stream's own",
+            remedy="name the topic of the connector's schema.history.internal.kafka.topic, or leave the option out",
+        )
+    return None if values is None else list(read_statements(values, cfg.topic_prefix))
+
+
+def _offset(arguments: argparse.Namespace, cfg: ConnectorConfig, name: str) -> DebeziumOffset:
+    if arguments.offsets_topic:
+        return offset_of_topic(cfg, arguments.offsets_topic, name)
+    if arguments.offsets_file:
+        return offset_of_file(cfg, arguments.offsets_file, name)
+    if not arguments.connect_url or not name:
+        raise ConfigError(
+            "it is not said where the connector's offset is",
+            remedy="give --connect-url and the connector's name, --offsets-topic or --offsets-file",
+        )
+    where = f"{arguments.connect_url}/connectors/{name}/offsets"
+    answer = stopped.get_json(arguments.connect_url, f"connectors/{urllib.parse.quote(name, safe='')}/offsets")
+    if answer is None:
+        raise NoOffsetError(
+            "Kafka Connect does not know the connector",
+            where=where,
+            remedy="check --connector-name; if it was deleted, its offset is still in the topic of the worker's "
+            "offset.storage.topic: give --offsets-topic",
+        )
+    return rest_offset(answer, cfg.topic_prefix, where)
+
+
+def _require_stopped(arguments: argparse.Namespace, cfg: ConnectorConfig, name: str) -> list[str]:
+    """Check that the connector is stopped; return what says so."""
+    checked = []
+    if not arguments.ignore_dumps:
+        with connect(cfg.connection_settings()) as conn:
+            checked.append(stopped.require_no_dump(conn, cfg[F.DATABASE_USER]))
+    if arguments.connect_url:
+        return [*checked, stopped.require_stopped(arguments.connect_url, name)]
+    return [*checked, stopped.require_still(lambda: (str(_offset(arguments, cfg, name)), table_ends(cfg)))]
+
+
+def run_export(arguments: argparse.Namespace, out: TextIO) -> int:
+    """Give a stream back and return the exit code.
+
+    Args:
+        arguments: The parsed command line.
+        out: Where the result is printed.
+
+    Raises:
+        CdcError: The stream cannot be given back.
+    """
+    with as_server():
+        cfg = read_config(arguments) if arguments.dry_run else confirmed_config(arguments)
+        name = arguments.connector_name or connector_name(arguments)
+        store = open_store(arguments, cfg.topic_prefix)
+        exported = export_stream(cfg, store, command_owner("export-debezium", "give-back"), _log)
+        if not arguments.dry_run:
+            if arguments.connect_url:
+                _log(stopped.require_stopped(arguments.connect_url, name))
+            _write(arguments, cfg, name, exported)
+    json.dump(rest_document(exported.offset, cfg.topic_prefix), out, indent=2)
+    print(file=out)
+    return 0
+
+
+def _write(arguments: argparse.Namespace, cfg: ConnectorConfig, name: str, exported: ExportedStream) -> None:
+    """Write history and offset where the options say; the history first, without which an offset is of no use."""
+    if arguments.debezium_history_topic:
+        count = write_history(cfg, arguments.debezium_history_topic, exported)
+        _log(f"{count} record(s) appended to the history topic {arguments.debezium_history_topic}")
+    if arguments.debezium_history_file:
+        _append(arguments.debezium_history_file, b"".join(value + b"\n" for value in exported.history))
+    if not (arguments.offsets_topic or arguments.offsets_file):
+        return
+    if not name:
+        raise ConfigError("the connector's name is missing", remedy="give --connector-name")
+    if arguments.offsets_topic:
+        write_offset(cfg, arguments.offsets_topic, name, exported)
+        _log(f"the offset is written to topic {arguments.offsets_topic}")
+        return
+    path = Path(arguments.offsets_file)
+    data = with_offset(
+        read_file(str(path)) if path.exists() else b"",
+        offset_key(name, cfg.topic_prefix),
+        exported.offset,
+        str(path),
+    )
+    try:
+        replace_bytes(path, data, path.stat().st_mode & 0o777 if path.exists() else 0o600)
+    except OSError as error:
+        raise ConfigError("the file cannot be written", where=str(path), why=str(error), remedy="check it") from None
+    _log(f"the offset is written to {path}")
+
+
+def _append(path: str, data: bytes) -> None:
+    try:
+        with Path(path).open("ab") as file:
+            file.write(data)
+    except OSError as error:
+        raise ConfigError("the file cannot be written", where=path, why=str(error), remedy="check its name") from None
+
+
+def _log(line: str) -> None:
+    print(line, file=sys.stderr)

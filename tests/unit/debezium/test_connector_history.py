@@ -1,0 +1,91 @@
+"""A connector's schema history: the forms of 1.9, 2.x and 3.x, and this stream's structures in its form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from kit.cases import for_each
+from kit.drain_rig import GIVEN
+
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.debezium.connector_history import (
+    different_tables,
+    history_values,
+    read_statements,
+    structures_at,
+)
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DdlParseError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+CFG = ConnectorConfig.from_properties(GIVEN | {"table.include.list": "d.t,d.u"})
+CREATE = "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(20))"
+
+
+def record(ddl: str, pos: int, file: str = "b.000002", prefix: str = "p", **more: Any) -> bytes:
+    position = {"ts_sec": 1, "file": file, "pos": pos, "server_id": 1} | more
+    data = {"source": {"server": prefix}, "position": position, "databaseName": "d", "ddl": ddl, "tableChanges": []}
+    return json.dumps(data | ({} if prefix == "p9" else {"ts_ms": 5})).encode()
+
+
+def at(pos: int, *records: bytes, cfg: ConnectorConfig = CFG) -> SchemaState:
+    values = [(f"line {n}", value) for n, value in enumerate(records)]
+    offset = BinlogOffset("b.000002", pos)
+    return structures_at(cfg, read_statements(values, cfg.topic_prefix), offset, DdlContext())
+
+
+def columns(state: SchemaState) -> list[str]:
+    return [column.name for column in state.tables[TableId("d", "t")].columns]
+
+
+def test_the_statements_before_an_offset_make_its_structures() -> None:
+    history = [
+        record("SET character_set_server=latin1, collation_server=latin1_swedish_ci;", 10, snapshot=True),
+        record("CREATE DATABASE `d` CHARSET latin1 COLLATE latin1_swedish_ci", 10, snapshot=True),
+        record(CREATE, 10, file="old-base.000007", snapshot=True),
+        record("DROP TABLE t", 90, prefix="other"),
+        record("ALTER TABLE t ADD b INT", 100),
+        record("ALTER TABLE t ADD c INT", 200),
+    ]
+    assert columns(at(99, *history)) == ["id", "a"]
+    assert columns(at(100, *history)) == ["id", "a", "b"], "the position is behind the statement"
+    assert columns(at(500, *history)) == ["id", "a", "b", "c"]
+    assert at(99, *history).tables[TableId("d", "t")].column("a").charset == "latin1"  # type: ignore[union-attr]
+
+
+@for_each("value", [b"{", b"[]", b'{"source":{"server":"p"}}', b'{"source":1,"position":{"file":"b.000001","pos":4}}'])
+def test_another_program_s_records_are_refused(value: bytes) -> None:
+    with pytest.raises(ConfigError, match=r"not the schema history of a Debezium connector for MySQL \[line 0\]"):
+        at(99, value)
+
+
+def test_a_statement_that_is_not_understood_stops_or_is_skipped_as_configured() -> None:
+    history = record(CREATE, 10), record("ALTER TABLE t FROBNICATE", 20)
+    with pytest.raises(DdlParseError, match=r"line 1: ALTER TABLE t FROBNICATE"):
+        at(99, *history)
+    skipping = GIVEN | {"table.include.list": "d.t", "schema.history.internal.skip.unparseable.ddl": "true"}
+    assert columns(at(99, *history, cfg=ConnectorConfig.from_properties(skipping))) == ["id", "a"]
+    assert columns(at(99, record(CREATE, 10), record("ALTER TABLE other FROBNICATE", 20))) == ["id", "a"]
+
+
+def test_differences_between_history_and_server_are_named() -> None:
+    server = at(99, record(CREATE.replace("20", "30"), 10), record("CREATE TABLE u (id INT PRIMARY KEY)", 10))
+    found = different_tables(CFG, at(99, record(CREATE, 10)), server)
+    assert found == {TableId("d", "t"): "columns a", TableId("d", "u"): "it is not in the connector's history"}
+    keyless = at(99, record(CREATE.replace(" PRIMARY KEY", " NOT NULL"), 10))
+    assert "its key is" in different_tables(CFG, keyless, at(99, record(CREATE, 10)))[TableId("d", "t")]
+    assert different_tables(CFG, server, server) == {}
+
+
+def test_our_structures_are_written_with_the_members_that_a_connector_reads() -> None:
+    values = history_values(CFG, at(99, record(CREATE, 10)), BinlogOffset("b.000003", 400, "", "u"))
+    records = [json.loads(value) for value in values]
+    assert {tuple(r) for r in records} == {("source", "position", "ts_ms", "databaseName", "ddl", "tableChanges")}
+    assert all(r["position"] == {"file": "b.000003", "pos": 400, "gtids": "", "snapshot": True} for r in records)
+    [change] = records[-1]["tableChanges"]
+    assert (change["type"], change["id"]) == ("CREATE", '"d"."t"')
+    assert [c["name"] for c in change["table"]["columns"]] == ["id", "a"]
+    assert records[0]["ddl"].startswith("SET character_set_server=")
