@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config.kafka import KafkaRole
 from airflow_provider_mysql_cdc.cdc.config.property_families import PropertyFamilies
 from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, is_secret, redact
 from airflow_provider_mysql_cdc.cdc.config.source_hosts import source_hosts
+from airflow_provider_mysql_cdc.cdc.config.topic_groups import TopicGroup
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnRule, RuleKind
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
@@ -370,6 +371,23 @@ class ConnectorConfig:
     def topic_creation_settings(self) -> dict[str, str]:
         """Return the settings of ``topic.creation.default.*``, without partitions and replication factor."""
         return dict(self.families.topic_settings)
+
+    def topic_partitions(self, topic: str) -> int:
+        """Return the partitions with which a topic of tables is created.
+
+        Args:
+            topic: Its name, behind the transforms.
+        """
+        group = self.topic_group(topic)
+        return self[F.TOPIC_CREATION_PARTITIONS] if group is None or group.partitions is None else group.partitions
+
+    def topic_group(self, topic: str) -> TopicGroup | None:
+        """Return the group of ``topic.creation.groups`` that a topic is in, or None.
+
+        Args:
+            topic: Its name, behind the transforms.
+        """
+        return next((group for group in self.families.topic_groups if group.matches(topic)), None)
 
     def server_id(self, writer: int) -> int:
         """Return the replication client id of a writer, 0 to 63.

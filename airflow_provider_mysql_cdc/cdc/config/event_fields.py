@@ -283,6 +283,15 @@ TOPIC_CREATION_REPLICATION_FACTOR: Field[int] = Field(
     validators=(_nonzero,),
     pin_scope=PinScope.NOTHING,
 )
+TOPIC_CREATION_GROUPS: Field[tuple[str, ...]] = Field(
+    "topic.creation.groups",
+    lambda value: tuple(dict.fromkeys(parse_value.split_list(value))),
+    (),
+    "Groups of topics that are created otherwise than `topic.creation.default.*` says, each with "
+    "`topic.creation.NAME.include`, `.exclude`, `.partitions`, `.replication.factor` and settings of Kafka. As in "
+    "Kafka Connect the first group that matches counts. It is about topics of tables; the others have one partition.",
+    Group.TOPICS,
+)
 TOPIC_SETTINGS_VERIFIED: Field[bool] = Field(
     "topic.settings.verified",
     parse_value.boolean,

@@ -6,6 +6,18 @@ from airflow_provider_mysql_cdc.cdc.config import parse_value
 from airflow_provider_mysql_cdc.cdc.config.enums import RowFailureMode
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, PinScope, SetBy
 
+ERRORS_TOLERANCE: Field[str] = Field(
+    "errors.tolerance",
+    lambda value: _parse_tolerance(value.strip().lower()),
+    "none",
+    "`all` is `event.processing.failure.handling.mode=warn`, unless that is set: rows with a value that cannot be "
+    "represented are left out, into `errors.deadletterqueue.topic.name` if it is set. Records are never left out for "
+    "other reasons.",
+    Group.EVENTS,
+    enum={"none": "a row that cannot be represented stops the run", "all": "it is left out"},
+    pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
+)
 EVENT_PROCESSING_FAILURE_HANDLING_MODE: Field[RowFailureMode] = Field(
     "event.processing.failure.handling.mode",
     parse_value.choice(RowFailureMode, {"ignore": "skip"}),
@@ -15,6 +27,8 @@ EVENT_PROCESSING_FAILURE_HANDLING_MODE: Field[RowFailureMode] = Field(
     Group.EVENTS,
     aliases=("event.deserialization.failure.handling.mode",),
     enum=RowFailureMode.docs(),
+    derive=lambda get: RowFailureMode.WARN if get[ERRORS_TOLERANCE] == "all" else RowFailureMode.FAIL,
+    derived_from="`fail`, or `warn` with `errors.tolerance=all`",
     refs=("STRM-23", "CFG-28"),
     pin_scope=PinScope.NOTHING,
     set_by=SetBy.RUN,
@@ -29,6 +43,12 @@ DEAD_LETTER_TOPIC: Field[str] = Field(
     Group.TOPICS,
     pin_scope=PinScope.NOTHING,
 )
+
+
+def _parse_tolerance(value: str) -> str:
+    if value not in ("none", "all"):
+        raise ValueError("must be none or all")
+    return value
 
 
 def _parse_placeholder(value: str) -> str:

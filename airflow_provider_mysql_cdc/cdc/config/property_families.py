@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.config import column_rules, kafka, kafka_names
+from airflow_provider_mysql_cdc.cdc.config import column_rules, kafka, kafka_names, topic_groups
 from airflow_provider_mysql_cdc.cdc.config.column_rules import ColumnFamilies
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
 from airflow_provider_mysql_cdc.cdc.config.parse_value import INT32_MAX, integer, text
 from airflow_provider_mysql_cdc.cdc.config.property_names import closest_name
+from airflow_provider_mysql_cdc.cdc.config.topic_groups import TopicGroup
 from airflow_provider_mysql_cdc.cdc.model.topic_transforms import TopicTransforms
 
 TOPIC_CREATION_PREFIX = "topic.creation.default."
@@ -30,7 +31,14 @@ DRIVER_OPTIONS: dict[str, tuple[Callable[[str], str | int], str]] = {
 """Options of ``pymysql.connect`` that may be set as ``database.<option>``: parser and meaning."""
 
 
-_PREFIXES = (TOPIC_CREATION_PREFIX, SELECT_OVERRIDES_PREFIX, REPLICA_PREFIX, *column_rules.PREFIXES, *kafka.PREFIXES)
+_PREFIXES = (
+    TOPIC_CREATION_PREFIX,
+    topic_groups.PREFIX,
+    SELECT_OVERRIDES_PREFIX,
+    REPLICA_PREFIX,
+    *column_rules.PREFIXES,
+    *kafka.PREFIXES,
+)
 
 
 @dataclass(slots=True, repr=False)
@@ -39,6 +47,7 @@ class PropertyFamilies:
 
     Args:
         topic_settings: Topic settings by name.
+        topic_groups: Groups of topics that are created otherwise.
         driver_options: Driver options as (name, value) pairs.
         kafka_settings: librdkafka settings by family prefix.
         columns: How columns are treated.
@@ -50,6 +59,7 @@ class PropertyFamilies:
     """
 
     topic_settings: dict[str, str] = field(default_factory=dict)
+    topic_groups: tuple[TopicGroup, ...] = ()
     driver_options: tuple[tuple[str, str | int], ...] = ()
     kafka_settings: dict[str, dict[str, str]] = field(default_factory=dict)
     columns: ColumnFamilies = field(default_factory=ColumnFamilies)
@@ -69,15 +79,20 @@ def prefix_of(name: str) -> str | None:
 
 
 def read_families(
-    members: Mapping[str, Mapping[str, str]], converters: Mapping[str, Mapping[str, str]]
+    members: Mapping[str, Mapping[str, str]],
+    converters: Mapping[str, Mapping[str, str]],
+    groups: Sequence[str] = (),
 ) -> PropertyFamilies:
     """Read all families.
 
     Args:
         members: Property text by family prefix and by name without it.
         converters: Settings of each converter by its name.
+        groups: The groups that ``topic.creation.groups`` lists.
     """
     out = PropertyFamilies()
+    read = topic_groups.read_groups(groups, members.get(topic_groups.PREFIX, {}))
+    out.topic_groups, out.problems = read.groups, read.problems
     _read_topic_settings(out, members.get(TOPIC_CREATION_PREFIX, {}))
     _read_driver_options(out, members.get(DRIVER_PREFIX, {}))
     out.select_overrides = {

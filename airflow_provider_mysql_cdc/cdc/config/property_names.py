@@ -31,6 +31,12 @@ _HASH_PROPERTY = re.compile(r"col[^\W_]*[._-].*(?:hash|salt)", re.DOTALL | re.IG
 _SECRET_TEXT = re.compile(r"PRIVATE KEY-----|passw(?:or)?d\s*=|\w://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
 
 HIDDEN = "***"
+ENV_PREFIX = "MYSQL_CDC_"
+
+
+def env_name(name: str) -> str:
+    """Return the environment variable of a property: ``topic.prefix`` is ``MYSQL_CDC_TOPIC_PREFIX``."""
+    return ENV_PREFIX + name.upper().replace(".", "_").replace("-", "_")
 
 
 def is_secret(name: str) -> bool:

@@ -18,10 +18,9 @@ from airflow_provider_mysql_cdc.cdc.config.field import Field, Problem
 from airflow_provider_mysql_cdc.cdc.config.form_fields import MYSQL_CDC_FORM, field_label, form_places
 from airflow_provider_mysql_cdc.cdc.config.kafka_account import require_own_brokers
 from airflow_provider_mysql_cdc.cdc.config.property_families import REPLICA_PREFIX
-from airflow_provider_mysql_cdc.cdc.config.property_names import closest_name
+from airflow_provider_mysql_cdc.cdc.config.property_names import ENV_PREFIX, closest_name, env_name
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
-ENV_PREFIX = "MYSQL_CDC_"
 ENV_DOCUMENT = "MYSQL_CDC_PROPERTIES"
 STANDARD_FIELDS = {
     "host": F.DATABASE_HOSTNAME.name,
@@ -140,11 +139,6 @@ def connection_source(conn_id: str, standard: Mapping[str, object], extra: Mappi
     standard_places = {name: f"field {field_label(attribute)}" for attribute, name in STANDARD_FIELDS.items()}
     locations = {**form_places(MYSQL_CDC_FORM), **standard_places}
     return PropertySource(f"connection {conn_id}", values, locations, is_private=True)
-
-
-def env_name(name: str) -> str:
-    """Return the environment variable of a property: ``topic.prefix`` is ``MYSQL_CDC_TOPIC_PREFIX``."""
-    return ENV_PREFIX + name.upper().replace(".", "_").replace("-", "_")
 
 
 def environment_source(environ: Mapping[str, str]) -> PropertySource:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.config import config_providers, kafka, transforms, undeclared_properties
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.config import kafka, transforms, undeclared_properties
 from airflow_provider_mysql_cdc.cdc.config import property_families as families
 from airflow_provider_mysql_cdc.cdc.config.enums import EventContract, Operation
 from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup, Problem, display_text
 from airflow_provider_mysql_cdc.cdc.config.property_families import PropertyFamilies
-from airflow_provider_mysql_cdc.cdc.config.property_names import HIDDEN, closest_name, hide_salt, is_secret
+from airflow_provider_mysql_cdc.cdc.config.property_names import HIDDEN, closest_name, env_name, hide_salt, is_secret
 from airflow_provider_mysql_cdc.cdc.config.ticdc_checks import ticdc_problems
 from airflow_provider_mysql_cdc.cdc.config.ticdc_fields import TICDC_FIELDS
 
 LEGACY_HISTORY_PREFIX, HISTORY_PREFIX = "database.history", "schema.history.internal"
 LEGACY_SIGNALS_PREFIX = "signals.consumer."
-_CONFIG_PROVIDER = re.compile(r"\$\{[\w-]+:[^}]*\}")
 
 ALIASES: dict[str, tuple[Field[Any], Alias]] = {a.name: (f, a) for f in F.ALL for a in f.alias_list()}
 
@@ -95,7 +93,8 @@ def read_properties(
         elif not (plugins and name.startswith(plugins)):
             _assign_property(out, name, text)
     _check_exclusive(out)
-    out.families = families.read_families(out.family_members, converters)
+    groups = F.TOPIC_CREATION_GROUPS.parse(texts.get(F.TOPIC_CREATION_GROUPS.name, ""))
+    out.families = families.read_families(out.family_members, converters, groups)
     out.problems += [replace(p, name=out.given_names.get(p.name, p.name)) for p in out.families.problems]
     out.notes += out.families.notes
     for name, text in out.texts.items():
@@ -135,12 +134,13 @@ def _property_texts(out: ParsedProperties, properties: Mapping[str, object]) -> 
         else:
             out.refuse(name, type(value).__name__, "must be a text, a whole number or a boolean", "Write it as text")
             continue
-        if _CONFIG_PROVIDER.search(texts[name], 0, texts[name].rfind("}") + 1):
+        if config_providers.has_placeholder(texts[name]):
+            text, today = texts.pop(name), canonical_name(name)
             out.refuse(
                 name,
-                texts.pop(name),
+                text,
                 "is a placeholder that a Kafka Connect worker would fill in",
-                "Put the value into the Airflow connection, or into its secrets backend",
+                config_providers.replacement(today, text, env_name(today)),
             )
             out.given_names.setdefault(canonical_name(name), name)
     return texts

@@ -17,8 +17,8 @@ from airflow_provider_mysql_cdc.cdc.config import (
 )
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, PinScope, SetBy
-from airflow_provider_mysql_cdc.cdc.config.property_names import is_secret
-from airflow_provider_mysql_cdc.cdc.config.property_sources import ENV_DOCUMENT, env_name
+from airflow_provider_mysql_cdc.cdc.config.property_names import env_name, is_secret
+from airflow_provider_mysql_cdc.cdc.config.property_sources import ENV_DOCUMENT
 
 _HEADER = f"""# Properties
 

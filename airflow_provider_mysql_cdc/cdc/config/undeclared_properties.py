@@ -173,7 +173,6 @@ REFUSED_PROPERTIES: tuple[RefusedProperty, ...] = (
     RefusedProperty("topic.regex", _NAMING),
     RefusedProperty("topic.replacement", _NAMING),
     RefusedProperty("topic.key.*", _NAMING),
-    RefusedProperty("topic.creation.groups", "all topics are created alike, by topic.creation.default.*", ("",)),
     RefusedProperty("skip.messages.without.change", "every change is written", ("false",)),
     RefusedProperty("event.converting.failure.handling.mode", "values are never left out", ("fail", "warn"),
             "a value that cannot be converted is never replaced by null; event.processing.failure.handling.mode says "
@@ -223,7 +222,6 @@ REFUSED_PROPERTIES: tuple[RefusedProperty, ...] = (
     ),
     RefusedProperty("key.converter.value.schema.id.serializer", _OTHER_PART, (_PREFIXED,)),
     RefusedProperty("value.converter.key.schema.id.serializer", _OTHER_PART, (_PREFIXED,)),
-    RefusedProperty("errors.tolerance", "use event.processing.failure.handling.mode", ("none",)),
     RefusedProperty("errors.deadletterqueue.context.headers.enable", "dead letters always have their "
     "headers", ("true",)),
     RefusedProperty("errors.deadletterqueue.topic.replication.factor", "set topic.creation.default.* "
@@ -231,7 +229,6 @@ REFUSED_PROPERTIES: tuple[RefusedProperty, ...] = (
     RefusedProperty("guardrail.collections.max", "the number of tables is not limited", ("0",)),
     RefusedProperty("guardrail.collections.limit.action", "the number of tables is not limited", ("warn",)),
     RefusedProperty("openlineage.integration.*", "lineage is reported by Airflow", ("", "false")),
-    RefusedProperty("topic.creation.*", "all topics are created alike, by topic.creation.default.*"),
     RefusedProperty("internal.snapshot.scan.all.columns.force", "only captured tables are described", ("false",)),
     RefusedProperty("internal.implementation", "there is one implementation"),
     RefusedProperty("test.disable.global.locking", "use snapshot.locking.mode", ("false",)),

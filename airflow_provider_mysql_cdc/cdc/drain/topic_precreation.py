@@ -91,5 +91,5 @@ class TopicPrecreation:
             self._expected_topics.clear()
 
     def _create_topics(self, admin: AdminClient, topics: list[str]) -> dict[str, TopicInfo]:
-        ensure_topics(admin, dict.fromkeys(topics, record_topics.table_topic_spec(self._cfg)))
+        ensure_topics(admin, {topic: record_topics.table_topic_spec(self._cfg, topic) for topic in topics})
         return describe_created(admin, topics, broker_addresses(self._cfg.kafka_settings()))

@@ -7,7 +7,6 @@ from types import MappingProxyType
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic, topic_record, topics_changed_error
-from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
@@ -70,7 +69,7 @@ class TopicShares:
         """
         topic = record_topics.table_topic_name(self._cfg, table)
         return topic_share(
-            self._plan, self._writer, topic, self._created_topics.get(topic, self._cfg[F.TOPIC_CREATION_PARTITIONS])
+            self._plan, self._writer, topic, self._created_topics.get(topic) or self._cfg.topic_partitions(topic)
         )
 
     def ensure_share(self, table: TableId) -> TopicShare:

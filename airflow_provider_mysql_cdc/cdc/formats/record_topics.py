@@ -74,11 +74,19 @@ def side_topics(cfg: ConnectorConfig) -> tuple[str, ...]:
     return tuple(names)
 
 
-def table_topic_spec(cfg: ConnectorConfig) -> TopicSpec:
-    """Return how a table's topic is created (topic.creation.default.*)."""
-    return TopicSpec(
-        cfg[F.TOPIC_CREATION_PARTITIONS], cfg[F.TOPIC_CREATION_REPLICATION_FACTOR], cfg.topic_creation_settings()
-    )
+def table_topic_spec(cfg: ConnectorConfig, topic: str) -> TopicSpec:
+    """Return how a table's topic is created (topic.creation.*).
+
+    Args:
+        cfg: The connector's configuration.
+        topic: The topic.
+    """
+    group, replication = cfg.topic_group(topic), cfg[F.TOPIC_CREATION_REPLICATION_FACTOR]
+    if group is None:
+        return TopicSpec(cfg[F.TOPIC_CREATION_PARTITIONS], replication, cfg.topic_creation_settings())
+    limit = record_size_settings(cfg.kafka_settings(), cfg.topic_creation_settings())
+    replicas = replication if group.replication is None else group.replication
+    return TopicSpec(cfg.topic_partitions(topic), replicas, {**limit, **group.settings})
 
 
 def side_topic_spec(cfg: ConnectorConfig) -> TopicSpec:

@@ -405,7 +405,7 @@ class JobLedger:
         """
         cfg = self._cfg
         topics_by_table = record_topics.topics_of_tables(cfg, state.tables)
-        specs = {topic: record_topics.table_topic_spec(cfg) for topic in topics_by_table.values()}
+        specs = {topic: record_topics.table_topic_spec(cfg, topic) for topic in topics_by_table.values()}
         for side in record_topics.side_topics(cfg):
             if cfg[F.INCLUDE_SCHEMA_CHANGES] or side != schema_change_topic(cfg[F.TOPIC_PREFIX]):
                 specs.setdefault(cfg.route_topic(side).topic, record_topics.side_topic_spec(cfg))

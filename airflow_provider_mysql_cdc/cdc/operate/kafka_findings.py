@@ -104,7 +104,7 @@ def _output_topics(cfg: ConnectorConfig, tables: Iterable[str]) -> dict[str, Top
     side_topics = [cfg.route_topic(name).topic for name in record_topics.side_topics(cfg)]
     return {
         **dict.fromkeys(side_topics, record_topics.side_topic_spec(cfg)),
-        **dict.fromkeys(tables, record_topics.table_topic_spec(cfg)),
+        **{topic: record_topics.table_topic_spec(cfg, topic) for topic in tables},
     }
 
 

@@ -215,7 +215,7 @@ class SnapshotTask:
         route = self._routes.get(table.id)
         if route is None:
             topic = record_topics.table_topic_name(self.cfg, table.id)
-            partitions = self.partitions.get(topic, self.cfg[F.TOPIC_CREATION_PARTITIONS])
+            partitions = self.partitions.get(topic) or self.cfg.topic_partitions(topic)
             route = make_snapshot_route(self.cfg, self.formats, table, partitions, tally=self._tally)
             if len(self._routes) >= _MAX_DECODERS:
                 self._routes.clear()

@@ -23,10 +23,12 @@ ACCEPTED = [
     "avro_confluent",
     "confluent_cloud",
     "defaults_spelled_out",
+    "errors",
     "heartbeat",
     "predicates",
     "reroute",
     "signals",
+    "topic_creation",
     "topic_creation_default",
     "tutorial",
 ]
@@ -36,17 +38,8 @@ REFUSED = {
         *(f"{part}.converter" for part in ("key", "value")),
         *(f"{part}.converter.apicurio.registry.{name}" for part in ("key", "value") for name in APICURIO),
     ],
-    "errors": ["errors.tolerance"],
     "jmx": ["notification.enabled.channels", "signal.enabled.channels"],
     "outbox": ["transforms.outbox.type"],
-    "topic_creation": [
-        "topic.creation.applicationlogs.include",
-        "topic.creation.applicationlogs.replication.factor",
-        "topic.creation.groups",
-        "topic.creation.inventory.cleanup.policy",
-        "topic.creation.inventory.include",
-        "topic.creation.inventory.partitions",
-    ],
     "unwrap": ["transforms.unwrap.type"],
 }
 

@@ -244,7 +244,6 @@ def test_include_and_exclude_exclude_each_other(pair: tuple[str, str]) -> None:
         ("value.converter", "io.confluent.connect.protobuf.ProtobufConverter"),
         ("snapshot.mode", "custom"),
         ("snapshot.locking.mode", "custom"),
-        ("errors.tolerance", "all"),
         ("schema.history.internal", "io.debezium.storage.file.history.FileSchemaHistory"),
         ("database.initial.statements", "SET x=1"),
         ("driver.someOption", "1"),
@@ -270,6 +269,48 @@ def test_a_placeholder_of_a_config_provider_is_refused_without_being_shown() -> 
     refused = problem("database.password", "${file:/secrets:pw}")
     assert "placeholder" in refused.what
     assert refused.value == "***"
+
+
+@for_each(
+    ("name", "value", "fix"),
+    [
+        (
+            "database.password",
+            "${file:/run/secrets/db.properties:db.pass}",
+            "password of the Airflow connection, or set it in the environment: export "
+            'MYSQL_CDC_DATABASE_PASSWORD="$(sed -n \'s/^db\\.pass *= *//p\' /run/secrets/db.properties)"',
+        ),
+        ("database.user", "${env:DB_USER}", 'login of the Airflow connection, or set it in the environment: export '
+         'MYSQL_CDC_DATABASE_USER="${DB_USER}"'),
+        ("database.hostname", "db.${dir:/etc/db:host}.local", 'export MYSQL_CDC_DATABASE_HOSTNAME='
+         '"db.$(cat /etc/db/host).local"'),
+        ("database.server.name", "${vault:secret/db:name}", 'MYSQL_CDC_TOPIC_PREFIX="<the value of name in vault>"'),
+    ],
+)  # fmt: skip
+def test_what_to_write_instead_of_a_placeholder_is_said_word_by_word(name: str, value: str, fix: str) -> None:
+    given = {k: v for k, v in BASE.items() if (k, name) != ("topic.prefix", "database.server.name")}
+    [refused] = ConnectorConfig.check(given | {name: value})
+    assert fix in refused.fix
+
+
+@for_each(
+    ("properties", "name", "text"),
+    [
+        ({"topic.creation.groups": "a"}, "topic.creation.groups", "a group without include"),
+        ({"topic.creation.groups": "a", "topic.creation.a.include": "("}, "topic.creation.a.include", "missing )"),
+        ({"topic.creation.b.include": "x"}, "topic.creation.b.include", "no group that topic.creation.groups lists"),
+        (
+            {"topic.creation.groups": "a", "topic.creation.a.include": "x", "topic.creation.a.partitions": "0"},
+            "topic.creation.a.partitions",
+            "at least 1",
+        ),
+        ({"errors.tolerance": "some"}, "errors.tolerance", "none or all"),
+    ],
+)
+def test_groups_and_tolerance_that_mean_nothing_are_refused(properties: dict[str, str], name: str, text: str) -> None:
+    [refused] = ConnectorConfig.check(BASE | properties)
+    assert refused.name == name
+    assert text in refused.what
 
 
 def test_values_are_texts_numbers_or_booleans() -> None:

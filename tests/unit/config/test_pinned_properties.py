@@ -52,6 +52,7 @@ FREE = {
     "incremental.snapshot.watermarking.strategy", "snapshot.after.unlogged.changes", "snapshot.new.tables",
     "notification.enabled.channels", "notification.sink.topic.name",
     # ways out: what one value lets pass stops the batch under the other, so nothing was passed under both
+    "errors.tolerance",
     "event.processing.failure.handling.mode", "inconsistent.schema.handling.mode", "unavailable.value.as.null",
     "schema.history.internal.store.only.captured.databases.ddl", "include.schema.changes",
     "schema.history.internal.store.only.captured.tables.ddl",

@@ -18,6 +18,7 @@ READ_BY_NOBODY = {
     "EVENT_PROCESSING_FAILURE_HANDLING_MODE": "one accepted value",
     "INCONSISTENT_SCHEMA_HANDLING_MODE": "one accepted value",
     "NAME": "for people",
+    "ERRORS_TOLERANCE": "event.processing.failure.handling.mode is derived from it",
     "INCREMENTAL_SNAPSHOT_ALLOW_SCHEMA_CHANGES": "both values mean what true means in Debezium",
     "TOPIC_HEARTBEAT_PREFIX": "heartbeat.interval.ms is pending",
 }

@@ -20,7 +20,8 @@ AUTHOR = {
     "kafka.bootstrap.servers", "schema.history.internal.kafka.bootstrap.servers",
     "gtid.source.includes", "gtid.source.excludes", "gtid.source.filter.dml.events", "gtid.ignore.on.recovery",
     # topics and tables that are written
-    "topic.creation.default.partitions", "topic.creation.default.replication.factor", "topic.heartbeat.prefix",
+    "topic.creation.default.partitions", "topic.creation.default.replication.factor", "topic.creation.groups",
+    "topic.heartbeat.prefix",
     "topic.transaction", "ledger.topic", "schema.history.internal.kafka.topic", "errors.deadletterqueue.topic.name",
     "notification.sink.topic.name", "transforms", "predicates", "dispatchers", "ticdc.namespace",
     "signal.data.collection", "signal.data.collection.create",

@@ -24,15 +24,19 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit import ledger as ledger_module
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.fields import PARTS, ConverterPart
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.drain import topic_precreation
+from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, RegistryError, ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats import dead_letter, record_topics
 from airflow_provider_mysql_cdc.cdc.job import internal_topics, job_ledger
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate import kafka_findings
 from airflow_provider_mysql_cdc.cdc.schema import history
 from airflow_provider_mysql_cdc.cdc.signals import kafka_channel
@@ -183,21 +187,21 @@ KAFKA: list[tuple[str, str, Callable[..., Any], Any, Any]] = [
     (
         "topic.creation.default.partitions",
         "5",
-        lambda **g: record_topics.table_topic_spec(config(**g)).partitions,
+        lambda **g: record_topics.table_topic_spec(config(**g), "p.d.t").partitions,
         1,
         5,
     ),
     (
         "topic.creation.default.replication.factor",
         "3",
-        lambda **g: record_topics.table_topic_spec(config(**g)).replication,
+        lambda **g: record_topics.table_topic_spec(config(**g), "p.d.t").replication,
         -1,
         3,
     ),
     (
         "topic.creation.default.cleanup.policy",
         "compact",
-        lambda **g: record_topics.table_topic_spec(config(**g)).config.get("cleanup.policy"),
+        lambda **g: record_topics.table_topic_spec(config(**g), "p.d.t").config.get("cleanup.policy"),
         None,
         "compact",
     ),
@@ -215,6 +219,33 @@ def test_settings_reach_the_clients_of_kafka(
 ) -> None:
     found = measure(), measure(**{name: value})
     assert found == (before, after)
+
+
+def test_a_topic_is_created_as_the_first_group_says_that_it_is_in() -> None:
+    groups = {
+        "topic.creation.groups": "big, logs",
+        "topic.creation.default.partitions": "3",
+        "topic.creation.default.cleanup.policy": "compact",
+        "topic.creation.big.include": r"p\.d\.(orders|log_.*)",
+        "topic.creation.big.exclude": r".*_old,p\.d\.log_z",
+        "topic.creation.big.partitions": "12",
+        "topic.creation.logs.include": r"p\.d\.log_.*",
+        "topic.creation.logs.replication.factor": "1",
+        "topic.creation.logs.retention.ms": "5",
+    }
+    cfg = config(**groups)
+    specs = {name: record_topics.table_topic_spec(cfg, f"p.d.{name}") for name in ("t", "orders", "log_a", "log_z")}
+    assert {name: (s.partitions, s.replication) for name, s in specs.items()} == {
+        "t": (3, -1),
+        "orders": (12, -1),
+        "log_a": (12, -1),
+        "log_z": (3, 1),
+    }
+    assert [specs[name].config.get("cleanup.policy") for name in ("t", "log_z")] == ["compact", None]
+    assert specs["log_z"].config["retention.ms"] == "5"
+    assert record_topics.table_topic_spec(cfg, "p.d.log_a_old").partitions == 3, "the whole name has to match"
+    plan = BatchPlan(1, "drain", BinlogOffset("b.000001", 4), BinlogOffset("b.000001", 9), 1)
+    assert TopicShares(cfg, plan, 0, []).share_of(TableId("d", "orders")).partitions == 12, "it does not exist yet"
 
 
 def test_the_cluster_of_the_history_stands_for_that_of_the_events() -> None:

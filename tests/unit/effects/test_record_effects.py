@@ -393,3 +393,6 @@ def test_a_row_that_cannot_be_written_goes_where_the_properties_say(monkeypatch:
     assert topics_with(event__processing__failure__handling__mode="skip") == []
     letters = {"errors.deadletterqueue.topic.name": "dead"}
     assert topics_with(event__processing__failure__handling__mode="skip", **letters) == ["dead"]
+    assert topics_with(errors__tolerance="all", **letters) == ["dead"]
+    with pytest.raises(ValueDecodeError):
+        topics_with(errors__tolerance="all", event__processing__failure__handling__mode="fail")
