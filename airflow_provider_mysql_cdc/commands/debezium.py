@@ -85,12 +85,7 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
     group = history.add_mutually_exclusive_group()
     group.add_argument("--debezium-history-topic", metavar="TOPIC", help=f"the connector's (default: its {_HISTORY})")
     group.add_argument("--debezium-history-file", metavar="FILE", help="the connector's, in a file")
-    history.add_argument(
-        "--history-topic",
-        metavar="TOPIC",
-        help=f"topic for this stream's own history, if {_HISTORY} names the connector's (default: that name and "
-        f"{_OWN_SUFFIX})",
-    )
+    _add_own_history(history)
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,17 +97,30 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     add_stream_options(parser)
     _add_purpose(parser, "write nothing, print the offset as the body of PATCH /connectors/NAME/offsets")
     _add_connector(parser)
-    parser.add_argument(
+    history = parser.add_argument_group("the schema history")
+    group = history.add_mutually_exclusive_group()
+    group.add_argument(
         "--debezium-history-topic",
         metavar="TOPIC",
-        help="history topic of the connector, to which the structures are appended; it is created if it is missing",
+        help="the connector's, to which the structures are appended; created if it is missing (default: the one that "
+        f"{_HISTORY} names, if it is the connector's)",
     )
-    parser.add_argument("--debezium-history-file", metavar="FILE", help="history file, to which they are appended")
+    group.add_argument("--debezium-history-file", metavar="FILE", help="the connector's, in a file")
+    _add_own_history(history)
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         "--offsets-topic", metavar="TOPIC", help="write the offset into the topic of the worker's offsets"
     )
     group.add_argument("--offsets-file", metavar="FILE", help="write it into the file of a standalone worker")
+
+
+def _add_own_history(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--history-topic",
+        metavar="TOPIC",
+        help=f"topic of this stream's own history, if {_HISTORY} names the connector's (default: that name and "
+        f"{_OWN_SUFFIX})",
+    )
 
 
 def _add_purpose(parser: argparse.ArgumentParser, text: str) -> None:
@@ -138,11 +146,10 @@ def run_import(arguments: argparse.Namespace, out: TextIO) -> int:
         CdcError: The stream cannot be taken over.
     """
     with as_server():
-        cfg = read_config(arguments) if arguments.dry_run else confirmed_config(arguments)
-        own = _own_history(arguments, cfg)
-        statements = _statements(arguments, cfg)
-        if own:
-            cfg = read_config(arguments, own)
+        given = read_config(arguments) if arguments.dry_run else confirmed_config(arguments)
+        own = _own_history(arguments, given)
+        statements = _statements(arguments, given)
+        cfg = read_config(arguments, own) if own else given
         name = arguments.connector_name or connector_name(arguments)
         offset = _offset(arguments, cfg, name)
         checked = _require_stopped(arguments, cfg, name)
@@ -235,26 +242,37 @@ def run_export(arguments: argparse.Namespace, out: TextIO) -> int:
         CdcError: The stream cannot be given back.
     """
     with as_server():
-        cfg = read_config(arguments) if arguments.dry_run else confirmed_config(arguments)
+        given = read_config(arguments) if arguments.dry_run else confirmed_config(arguments)
+        own = _own_history(arguments, given)
+        cfg = read_config(arguments, own) if own else given
+        history = arguments.debezium_history_topic or (given.history_topic if own else "")
         name = arguments.connector_name or connector_name(arguments)
         store = open_store(arguments, cfg.topic_prefix)
         exported = export_stream(cfg, store, command_owner("export-debezium", "give-back"), _log)
         if not arguments.dry_run:
             if arguments.connect_url:
                 _log(stopped.require_stopped(arguments.connect_url, name))
-            _write(arguments, cfg, name, exported)
+            _write(arguments, cfg, name, history, exported)
     json.dump(rest_document(exported.offset, cfg.topic_prefix), out, indent=2)
     print(file=out)
     return 0
 
 
-def _write(arguments: argparse.Namespace, cfg: ConnectorConfig, name: str, exported: ExportedStream) -> None:
+def _write(
+    arguments: argparse.Namespace, cfg: ConnectorConfig, name: str, history: str, exported: ExportedStream
+) -> None:
     """Write history and offset where the options say; the history first, without which an offset is of no use."""
-    if arguments.debezium_history_topic:
-        count = write_history(cfg, arguments.debezium_history_topic, exported)
-        _log(f"{count} record(s) appended to the history topic {arguments.debezium_history_topic}")
     if arguments.debezium_history_file:
         _append(arguments.debezium_history_file, b"".join(value + b"\n" for value in exported.history))
+    elif history:
+        _log(f"{write_history(cfg, history, exported)} record(s) appended to the history topic {history}")
+    else:
+        raise ConfigError(
+            "it is not said where the connector's schema history is",
+            why=f"{_HISTORY} names this stream's own, which a connector cannot use",
+            remedy="give --debezium-history-topic, the topic of the connector's JSON or a new one, or "
+            "--debezium-history-file",
+        )
     if not (arguments.offsets_topic or arguments.offsets_file):
         return
     if not name:

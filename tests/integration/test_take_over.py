@@ -1,0 +1,253 @@
+"""A stream goes on from a Debezium connector that stopped anywhere: nothing is lost, and nothing comes twice.
+
+The topics are those of a stream that wrote everything, cut off where a connector could have stopped.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from kit.cases import case
+from kit.records import payload
+from kit.sql import execute, rows
+from kit.tiers import many
+from pipelinelib.pipeline import Pipeline
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import TAKEN_OVER_KEY
+from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import DebeziumOffset
+from airflow_provider_mysql_cdc.cdc.debezium.connector_history import ConnectorStatement
+from airflow_provider_mysql_cdc.cdc.debezium.import_connector import ConnectorState, plan_takeover, take_over
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaError, StateError
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
+
+SETTINGS = {
+    "topic.creation.default.partitions": "3",
+    "provide.transaction.metadata": "true",
+    "snapshot.mode": "no_data",
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+}
+CREATE = ("CREATE TABLE t (id INT PRIMARY KEY, n INT)", "CREATE TABLE u (id INT PRIMARY KEY)")
+CHANGES = (
+    ("INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)",),
+    (
+        "INSERT INTO t VALUES " + ", ".join(f"({n}, {n})" for n in range(10, 40)),
+        "INSERT INTO u VALUES (1), (2), (3), (4), (5)",
+        "UPDATE t SET id = id + 100 WHERE id < 20",
+        "DELETE FROM t WHERE id BETWEEN 20 AND 29",
+    ),
+    ("ALTER TABLE t ADD c INT",),
+    ("INSERT INTO t VALUES " + ", ".join(f"({n}, {n}, {n})" for n in range(40, 60)), "DELETE FROM u WHERE id = 1"),
+)
+
+Place = tuple[int, int, int]
+"""Position of a record's event, its row, and its number among the records of the row in its partition."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a connector would have written: each partition's records, with their places; and the binlog's events."""
+
+    partitions: dict[tuple[str, int], list[tuple[Place, TopicRecord]]]
+    events: list[tuple[str, int, str]]
+    gtids: list[str]
+    end: tuple[str, int]
+
+    def transaction(self, number: int) -> list[tuple[str, int, str]]:
+        """Return the events of a transaction, its GTID event first."""
+        begins = [i for i, (kind, _, _) in enumerate(self.events) if kind == "Gtid"]
+        return self.events[begins[number] : [*begins, len(self.events)][number + 1]]
+
+    def offset_inside(self, number: int, row_event: int, row: int) -> tuple[DebeziumOffset, Place]:
+        """Return the offset of a connector that has written some rows of a row event, and the place behind them."""
+        transaction = self.transaction(number)
+        rows_at = [i for i, (kind, _, _) in enumerate(transaction) if "_rows" in kind and "Rows_query" not in kind]
+        at = rows_at[row_event]
+        offset = DebeziumOffset(self.end[0], transaction[1][1], self.gtids[number], at - 1, row)
+        return offset, (transaction[at][1], row, 0)
+
+
+def places(records: list[TopicRecord]) -> list[Place]:
+    """Return the place of each record of a partition; a tombstone stands with the delete before it."""
+    found: list[Place] = []
+    for record in records:
+        value = payload(record.value)
+        if value is None:
+            pos, row, number = found[-1]
+            found.append((pos, row, number + 1))
+        elif "status" in value:
+            found.append((0, 0, 0))
+        else:
+            source = value["source"]
+            found.append((source["pos"], source.get("row") or 0, 0))
+    return found
+
+
+def comparable(record: TopicRecord) -> Any:
+    """Return a record without its times and its prefix."""
+
+    def strip(value: Any) -> Any:
+        if isinstance(value, list):
+            return [strip(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        return {k: strip(v) for k, v in value.items() if k not in ("ts_ms", "ts_us", "ts_ns", "name")}
+
+    return record.key, strip(payload(record.value))
+
+
+@pytest.fixture
+def written(properties: dict[str, str], root: Any, database: str) -> Written:
+    pipeline = Pipeline(properties | SETTINGS | {"topic.prefix": f"{database}.o"})
+    execute(root, f"USE `{database}`", *CREATE)
+    pipeline.snapshot()
+    gtids = []
+    start = rows(root, "SHOW BINARY LOG STATUS")[0][:2]
+    for statements in CHANGES:
+        gtids.append(rows(root, "SELECT @@gtid_executed")[0][0].replace("\n", ""))
+        execute(root, "BEGIN", *statements, "COMMIT")
+    end = rows(root, "SHOW BINARY LOG STATUS")[0][:2]
+    assert start[0] == end[0]
+    shown = rows(root, f"SHOW BINLOG EVENTS IN '{end[0]}' FROM {start[1]}")
+    events = [(kind, pos, info) for _, pos, kind, _, _, info in shown]
+    pipeline.drain()
+    partitions: dict[tuple[str, int], list[tuple[Place, TopicRecord]]] = {}
+    for topic in [*pipeline.topics(), f"{database}.o"]:
+        by_partition: dict[int, list[TopicRecord]] = {n: [] for n in range(3)}
+        for record in pipeline.read(topic):
+            by_partition[record.partition].append(record)
+        name = topic.removeprefix(f"{database}.o")
+        partitions |= {(name, p): list(zip(places(of), of, strict=True)) for p, of in by_partition.items()}
+    return Written(partitions, events, gtids, end)
+
+
+Keep = Callable[[str, int, Place, TopicRecord], bool]
+
+
+def goes_on(
+    properties: dict[str, str],
+    prefix: str,
+    written: Written,
+    offset: DebeziumOffset,
+    keep: Keep,
+    history: list[ConnectorStatement] | None = None,
+) -> None:
+    """Cut the topics off, take the stream over, drain it, and compare with what was written without a stop."""
+    own = {"topic.prefix": prefix, "schema.history.internal.kafka.topic": f"{prefix}.own-history"}
+    pipeline = Pipeline(properties | SETTINGS | own)
+    settings = pipeline.cfg.kafka_settings()
+    counts = {name: max(p for n, p in written.partitions if n == name) + 1 for name, _ in written.partitions}
+    side = ("", ".transaction")
+    ensure_topics(make_admin(settings), {prefix + n: TopicSpec(1 if n in side else c, 1) for n, c in counts.items()})
+    producer = Producer({"bootstrap.servers": properties["kafka.bootstrap.servers"]})
+    for (name, partition), records in written.partitions.items():
+        for place, record in records:
+            if keep(name, partition, place, record):
+                producer.produce(prefix + name, record.value, record.key, partition)
+    assert producer.flush(30) == 0
+    connector = ConnectorState(offset, history)
+    take_over(
+        pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, lambda c: plan_takeover(c, connector, pipeline.log)
+    )
+    pipeline.drain()
+    for (name, partition), records in written.partitions.items():
+        found = [comparable(r) for r in pipeline.read(prefix + name) if r.partition == partition]
+        assert found == [comparable(r) for _, r in records], (name, partition, pipeline.lines)
+
+
+def statement_history(database: str) -> list[ConnectorStatement]:
+    return [
+        ConnectorStatement(
+            "", "SET character_set_server=utf8mb4, collation_server=utf8mb4_0900_ai_ci", "b.000001", 4, ""
+        ),
+        *(ConnectorStatement(database, ddl, "b.000001", 4, "") for ddl in CREATE),
+    ]
+
+
+@pytest.mark.req("FAULT-01")
+def test_an_offset_in_the_middle_of_a_transaction_is_taken_over(
+    properties: dict[str, str], database: str, written: Written
+) -> None:
+    history = statement_history(database)
+    inside = [(0, 7), (1, 5), (2, 3), (3, 4)]
+    for number, (row_event, row) in enumerate(many(inside[::2], inside)):
+        offset, cut = written.offset_inside(1, row_event, row)
+        begin = written.transaction(1)[1][1]
+
+        def keep(name: str, partition: int, place: Place, record: TopicRecord) -> bool:
+            if name == ".transaction":
+                gtid = written.transaction(1)[0][2].split("'")[1]
+                value = payload(record.value)
+                first = [r for _, r in written.partitions[name, 0]].index(record) < 2
+                return first or (value["id"] == gtid and value["status"] == "BEGIN")
+            return place[:2] < (begin, 0) if name == "" else place < cut  # noqa: B023
+
+        with case(row_event, row):
+            goes_on(properties, f"{database}.m{number}", written, offset, keep, history)
+
+
+@pytest.mark.req("FAULT-01")
+def test_what_a_killed_connector_had_written_behind_its_offset_is_left_out(
+    properties: dict[str, str], database: str, written: Written
+) -> None:
+    """A partition has a beginning of its records; which one differs from partition to partition."""
+    history = statement_history(database)
+    first_end = written.transaction(1)[0][1]
+    offset = DebeziumOffset(written.end[0], first_end, written.gtids[1])
+    for seed in many((1, 2), range(12)):
+        draw = random.Random(seed)
+        kept: dict[tuple[str, int], int] = {}
+        for of, records in written.partitions.items():
+            least = sum(place[0] < first_end for place, _ in records)
+            least = min(2, len(records)) if of[0] == ".transaction" else least
+            kept[of] = draw.randint(least, len(records))
+        counted = dict.fromkeys(kept, 0)
+
+        def keep(name: str, partition: int, place: Place, record: TopicRecord) -> bool:
+            counted[name, partition] += 1  # noqa: B023
+            return counted[name, partition] <= kept[name, partition]  # noqa: B023
+
+        with case(seed, kept):
+            goes_on(properties, f"{database}.k{seed}", written, offset, keep, history)
+
+
+def test_what_cannot_be_taken_over_is_refused_and_nothing_is_stored(
+    properties: dict[str, str], root: Any, database: str
+) -> None:
+    pipeline = Pipeline(properties | SETTINGS)
+    execute(root, f"USE `{database}`", CREATE[0])
+    start = rows(root, "SHOW BINARY LOG STATUS")[0][:2]
+    gtids = rows(root, "SELECT @@gtid_executed")[0][0].replace("\n", "")
+    execute(root, "XA START 'x'", "INSERT INTO t VALUES (1, 1)", "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'")
+    shown = rows(root, f"SHOW BINLOG EVENTS IN '{start[0]}' FROM {start[1]}")
+    behind_rows = next(end for _, _, kind, _, end, _ in shown if kind == "Write_rows")
+    execute(root, "ALTER TABLE t ADD c INT")
+    plain = DebeziumOffset(start[0], start[1], gtids, where="topic offsets")
+    refused: list[tuple[DebeziumOffset, type[CdcError], str]] = [
+        (replace(plain, pos=behind_rows, row=1), StateError, "in the middle of an XA transaction"),
+        (replace(plain, collections=("d.t",)), StateError, "incremental snapshot of the connector is not over"),
+        (plain, SchemaError, "changed after it.*--debezium-history-topic"),
+        (
+            replace(plain, gtids=None, file="other.000001"),
+            CdcError,
+            "does not have the place of the connector's offset",
+        ),
+    ]
+    for offset, kind, text in refused:
+        with case(text), pytest.raises(kind, match=text):
+            take_over(
+                pipeline.cfg,
+                pipeline.store,
+                pipeline.owner,
+                pipeline.log,
+                lambda cfg, of=offset: plan_takeover(cfg, ConnectorState(of), pipeline.log),  # type: ignore[misc]
+            )
+    assert pipeline.store.load() is None
+    assert TAKEN_OVER_KEY
