@@ -365,6 +365,7 @@ class _WrittenSearch:
 
 def _place_of(last: LastRecord, matches: list[tuple[_LoggedTransaction, int, int]]) -> RecordPlace:
     """Return the place of a record, of the events at its position."""
+    matches = [match for match in matches if bool(match[2]) is last.is_statement] or matches
     transaction, event, statement = matches[0]
     if transaction.is_xa:
         raise _xa_error(f"{last.where}: {last.file}:{last.pos}")

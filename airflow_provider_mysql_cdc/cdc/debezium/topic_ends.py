@@ -48,6 +48,7 @@ class LastRecord:
         gtid: GTID of its transaction, or None.
         transaction_id: Id of the transaction, in the transaction topic.
         ended: Whether it says that the transaction has ended.
+        is_statement: Whether its event is a statement: a schema change, or a TRUNCATE in a table's topic.
         key: Its key.
     """
 
@@ -60,6 +61,7 @@ class LastRecord:
     gtid: str | None = None
     transaction_id: str = ""
     ended: bool = False
+    is_statement: bool = False
     key: bytes | None = None
 
     @property
@@ -250,7 +252,7 @@ def _change(topic: str, record: TopicRecord, source: Mapping[str, Any], *, has_t
     if op == "t":
         part = 0, 1
     place = source["file"], source["pos"], *part
-    return LastRecord(topic, record.partition, *place, gtid=gtid, key=record.key)
+    return LastRecord(topic, record.partition, *place, gtid=gtid, is_statement=op == "t", key=record.key)
 
 
 def _last_statement(values: PayloadReader, topic: str, records: list[TopicRecord]) -> LastRecord | bool:
@@ -265,7 +267,7 @@ def _last_statement(values: PayloadReader, topic: str, records: list[TopicRecord
     if place is None:
         return bool(records)
     file, pos, gtid = place
-    return LastRecord(topic, 0, file, pos, record=count, gtid=gtid)
+    return LastRecord(topic, 0, file, pos, record=count, gtid=gtid, is_statement=True)
 
 
 def _last_boundary(values: PayloadReader, topic: str, records: list[TopicRecord]) -> LastRecord | bool:
