@@ -31,7 +31,9 @@ def _channels(accepted: tuple[str, ...], unsupported: Mapping[str, str]) -> Call
         names = [n.strip().lower() for n in value.split(",") if n.strip()]
         for name in names:
             if name in unsupported:
-                raise ValueError(f"the channel {name} is not supported: {unsupported[name]}")
+                others = ",".join(n for n in names if n in accepted)
+                instead = f"write {others}" if others else "leave the property out"
+                raise ValueError(f"the channel {name} is not supported: {unsupported[name]}; {instead}")
             if name not in accepted:
                 raise ValueError(f"must be a list of {', '.join(accepted)}; {name!r} is none")
         return frozenset(names)

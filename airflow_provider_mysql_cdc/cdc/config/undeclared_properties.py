@@ -214,6 +214,8 @@ REFUSED_PROPERTIES: tuple[RefusedProperty, ...] = (
             ("latest.compatibility.strict", "an incompatible schema is never used", ("true",)),
             ("use.schema.id", "ids come from the registry for each table's schema", ("-1",)),
             ("scrub.invalid.names", "use field.name.adjustment.mode and schema.name.adjustment.mode", ("false",)),
+            ("apicurio.registry.url", f"write {part}.converter.schema.registry.url with /apis/ccompat/v7 in place of "
+             "/apis/registry/v2", ()),
             ("apicurio.registry.*", "it is a setting of Apicurio's converter", ()),
             ("schema.registry.ssl.truststore.type", "convert it to PEM", ("pem",)),
             ("schema.registry.ssl.keystore.type", "convert it to PEM", ("pem",)),

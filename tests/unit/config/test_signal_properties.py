@@ -83,6 +83,8 @@ def test_channels_that_are_not_here_are_refused_by_name(name: str, channel: str)
 def test_notifications_go_where_they_are_asked_for() -> None:
     assert config()[F.NOTIFICATION_ENABLED_CHANNELS] == frozenset()
     assert "the channel jmx is not supported" in problem(notification__enabled__channels="jmx").what
+    assert problem(notification__enabled__channels="log,jmx").what.endswith("; write log")
+    assert problem(signal__enabled__channels="jmx").what.endswith("; leave the property out")
     missing = problem(notification__enabled__channels="sink,log")
     assert missing.name == "notification.sink.topic.name" and "is missing" in missing.what
     config(notification__enabled__channels="log")
