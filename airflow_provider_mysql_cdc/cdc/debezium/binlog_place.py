@@ -283,8 +283,9 @@ class _WrittenSearch:
         for record in self.last:
             if record.gtid is not None and done.contains(record.gtid):
                 continue
-            if record.transaction_id:
-                self._boundaries[record.transaction_id] = record
+            if name := record.transaction_id:
+                if not (_is_before(name, begin) if name.startswith("file=") else done.contains(name)):
+                    self._boundaries[name] = record
             elif not self.start.same_server:
                 if record.gtid is not None:
                     self._wanted.setdefault((record.file, record.pos), []).append(record)
@@ -361,6 +362,12 @@ class _WrittenSearch:
                 remedy="check that database.hostname is the server that the connector has read from; otherwise "
                 + STOP_WELL,
             )
+
+
+def _is_before(transaction_id: str, begin: BinlogOffset) -> bool:
+    """Return whether a transaction without a GTID is before a place: its id is ``file=NAME,pos=POSITION``."""
+    file, _, pos = transaction_id.removeprefix("file=").rpartition(",pos=")
+    return (file_number(file), int(pos)) < begin.key()
 
 
 def _place_of(last: LastRecord, matches: list[tuple[_LoggedTransaction, int, int]]) -> RecordPlace:

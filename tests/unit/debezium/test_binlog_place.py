@@ -187,7 +187,11 @@ def test_last_records_get_places_and_the_search_ends_behind_the_last(log: Log) -
         "tx": {0: RecordPlace(1, third[0], TRANSACTION_END, 0, 1)},
     }
     assert (taken.until.pos, taken.until.gtids) == (behind, f"{UUID}:1-3")
-    done = [LastRecord("t", 0, FILE, 900, 1, gtid=f"{UUID}:2")]
+    done = [
+        LastRecord("t", 0, FILE, 900, 1, gtid=f"{UUID}:2"),
+        LastRecord("tx", 0, transaction_id=f"{UUID}:2"),
+        LastRecord("tx2", 0, transaction_id=f"file={FILE},pos={third[0] - 1}"),
+    ]
     assert written(third[0], *done, gtids=f"{UUID}:1-2", same_server=False).until.pos == third[0]
 
 
