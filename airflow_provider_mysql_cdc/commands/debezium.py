@@ -79,7 +79,10 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
         "stopped, not killed",
     )
     source.add_argument(
-        "--ignore-dumps", action="store_true", help="others read the binlog under the connector's account"
+        "--ignore-dumps",
+        action="store_true",
+        help="do not ask whether somebody reads the binlog under the connector's account, as it is asked without "
+        "--connect-url",
     )
     history = parser.add_argument_group("the schema history")
     group = history.add_mutually_exclusive_group()
@@ -222,13 +225,13 @@ def _offset(arguments: argparse.Namespace, cfg: ConnectorConfig, name: str) -> D
 
 def _require_stopped(arguments: argparse.Namespace, cfg: ConnectorConfig, name: str) -> list[str]:
     """Check that the connector is stopped; return what says so."""
-    checked = []
+    if arguments.connect_url:
+        return [stopped.require_stopped(arguments.connect_url, name)]
+    checked = [stopped.require_still(lambda: (str(_offset(arguments, cfg, name)), table_ends(cfg)))]
     if not arguments.ignore_dumps:
         with connect(cfg.connection_settings()) as conn:
             checked.append(stopped.require_no_dump(conn, cfg[F.DATABASE_USER]))
-    if arguments.connect_url:
-        return [*checked, stopped.require_stopped(arguments.connect_url, name)]
-    return [*checked, stopped.require_still(lambda: (str(_offset(arguments, cfg, name)), table_ends(cfg)))]
+    return checked
 
 
 def run_export(arguments: argparse.Namespace, out: TextIO) -> int:

@@ -44,6 +44,7 @@ class Rig:
         self.root, self.stack, self.database, self.folder = root, stack, database, folder
         self.prefix, self.offsets = properties["topic.prefix"], folder / "offsets"
         self.history, self._starts = f"{self.prefix}-history", 0
+        self.repeated: list[Any] = []
         self.json = folder / "connector.json"
         self.connector = {
             "name": self.prefix,
@@ -97,6 +98,7 @@ class Rig:
                 lambda: STREAMING_MARK in connect.log.read_text(errors="replace"), "Debezium to stream", _PATIENCE_S
             )
             yield connect
+        self.repeated = self.repeated_boundaries()
 
     def records(self) -> int:
         """Return the number of offsets in the topics of tables."""
@@ -151,11 +153,15 @@ class Rig:
             (c["source"]["pos"], c["ddl"]) for c in changed if c["source"]["snapshot"] in (None, "false")
         )
         assert [s for s, n in statements.items() if n > 1] == []
-        bounds = Counter((b["status"], b["id"]) for b in map(lambda r: payload(r.value), self.boundaries()))
-        assert [b for b, n in bounds.items() if n > 1] == []
+        assert self.repeated_boundaries() == self.repeated
+
+    def repeated_boundaries(self) -> list[Any]:
+        """Return the BEGIN and END records that are there more than once: a connector that starts again repeats END."""
+        bounds = Counter((b["status"], b["id"]) for b in self.boundaries())
+        return [bound for bound, n in bounds.items() if n > 1]
 
     def boundaries(self) -> list[Any]:
-        return self.pipeline.read(f"{self.prefix}.transaction")
+        return [payload(record.value) for record in self.pipeline.read(f"{self.prefix}.transaction")]
 
 
 def many_rows(root: Any, database: str, first: int, count: int) -> None:
@@ -201,7 +207,7 @@ def test_there_back_and_there_again(rig: Rig, root: Any, database: str, how: str
         rig.stop(connect) if how == "stopped" else os.kill(connect.pid, signal.SIGKILL)
     offset = offset_in_file(rig.offsets.read_bytes(), rig.prefix, rig.prefix, "offsets")
     assert rig.records() > begun and (how == "killed" or offset.event), (offset, rig.records())
-    document = rig.command("import-debezium", "--offsets-file", str(rig.offsets))
+    document = rig.command("import-debezium", "--offsets-file", str(rig.offsets), "--ignore-dumps")
     assert document["set"] == {"schema.history.internal.kafka.topic": f"{rig.history}.mysql-cdc"}
     rig.pipeline.drain()
     rig.judge()
@@ -219,6 +225,6 @@ def test_there_back_and_there_again(rig: Rig, root: Any, database: str, how: str
     rig.judge()
 
     execute(root, f"UPDATE `{database}`.t SET n = 10 WHERE id = 2")
-    rig.command("import-debezium", "--offsets-file", str(rig.offsets))
+    rig.command("import-debezium", "--offsets-file", str(rig.offsets), "--ignore-dumps")
     rig.pipeline.drain()
     rig.judge()

@@ -11,12 +11,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_dicts
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError, RunInProgressError, SourceError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, RunInProgressError, StateError
 
 _TIMEOUT_S = 15.0
 _ENDED = "STOPPED"
 WATCH_S = 12.0
 """Seconds for which offset and topics must not move; a worker stores offsets each 10 to 60 s, and records at once."""
+
+
+DUMP_WAIT_S = 60.0
+"""Seconds within which the server sends Debezium a heartbeat: 0.8 of connect.keep.alive.interval.ms, a minute."""
 
 
 def get_json(url: str, path: str) -> Any:
@@ -84,30 +88,37 @@ def _member(value: object, name: str) -> str | Any:
     return value.get(name, "") if isinstance(value, Mapping) else ""
 
 
-def require_no_dump(conn: Any, account: str) -> str:
+def require_no_dump(conn: Any, account: str, wait_s: float = DUMP_WAIT_S) -> str:
     """Check that nobody reads the binlog under the connector's account; return what the server says.
+
+    The server notices that a client has gone when it sends the next event or heartbeat.
 
     Args:
         conn: An open connection.
         account: The account's user name.
+        wait_s: How long to wait for that, in seconds.
 
     Raises:
         RunInProgressError: Somebody does.
     """
-    try:
-        processes = fetch_dicts(conn, "SHOW PROCESSLIST")
-    except SourceError:
-        return "the server does not tell who reads its binlog"
-    dumps = [p for p in processes if str(p["Command"]).startswith("Binlog Dump") and p["User"] == account]
-    if dumps:
+    deadline = time.monotonic() + wait_s
+    while dumps := _dumps(conn, account):
+        if time.monotonic() < deadline:
+            time.sleep(1.0)
+            continue
         raise RunInProgressError(
             "somebody reads the binlog under the connector's account",
             where=", ".join(f"{p['User']} from {p['Host']} for {p['Time']} s" for p in dumps[:5]),
             why="a connector that is running writes each event once more",
-            remedy="stop the connector. A connection that a killed worker has left behind ends by itself; if it is of "
-            "another program, or the connector is known to be stopped, add --ignore-dumps",
+            remedy="stop the connector, and give --connect-url so that Kafka Connect is asked; if it is another "
+            "program, or the connector is known to be stopped, add --ignore-dumps",
         )
     return f"nobody reads the binlog as {account}"
+
+
+def _dumps(conn: Any, account: str) -> list[dict[str, Any]]:
+    processes = fetch_dicts(conn, "SHOW PROCESSLIST")
+    return [p for p in processes if str(p["Command"]).startswith("Binlog Dump") and p["User"] == account]
 
 
 def require_still(look: Callable[[], object], seconds: float = WATCH_S) -> str:

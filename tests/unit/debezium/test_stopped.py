@@ -82,7 +82,7 @@ def test_nobody_may_read_the_binlog_under_the_account(
     row = {"Command": command, "User": user, "Host": "h:1", "Time": 9}
     monkeypatch.setattr(stopped, "fetch_dicts", lambda conn, sql: [row])
     if not refused:
-        assert stopped.require_no_dump(None, "cdc") == "nobody reads the binlog as cdc"
+        assert stopped.require_no_dump(None, "cdc", 0.0) == "nobody reads the binlog as cdc"
         return
     with pytest.raises(RunInProgressError, match=r"cdc from h:1 for 9 s.*--ignore-dumps"):
-        stopped.require_no_dump(None, "cdc")
+        stopped.require_no_dump(None, "cdc", 0.0)
