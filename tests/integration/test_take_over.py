@@ -5,12 +5,15 @@ The topics are those of a stream that wrote everything, cut off where a connecto
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 from confluent_kafka import Producer
 from kit.cases import case
 from kit.records import payload
@@ -18,9 +21,10 @@ from kit.sql import execute, rows
 from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import TAKEN_OVER_KEY
+from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import DebeziumOffset
+from airflow_provider_mysql_cdc.cdc.debezium import stopped
+from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import DebeziumOffset, offset_key
 from airflow_provider_mysql_cdc.cdc.debezium.connector_history import ConnectorStatement
 from airflow_provider_mysql_cdc.cdc.debezium.import_connector import (
     ConnectorState,
@@ -32,11 +36,14 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaError, StateEr
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
+from airflow_provider_mysql_cdc.commands.program import main
 
 SETTINGS = {
     "topic.creation.default.partitions": "3",
     "provide.transaction.metadata": "true",
     "snapshot.mode": "no_data",
+    "drain.writers": "2",
+    "drain.small.batch.bytes": "0",
     "key.converter.schemas.enable": "false",
     "value.converter.schemas.enable": "false",
 }
@@ -263,4 +270,60 @@ def test_what_cannot_be_taken_over_is_refused_and_nothing_is_stored(
                 lambda cfg, of=offset: plan_takeover(cfg, ConnectorState(of), pipeline.log),  # type: ignore[misc]
             )
     assert pipeline.store.load() is None
-    assert TAKEN_OVER_KEY
+
+
+def test_the_commands_read_and_write_the_topics_of_kafka_connect(
+    properties: dict[str, str],
+    root: Any,
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("MYSQL_CDC_OFFSET_URL", f"sqlite:///{tmp_path}/offsets.db")
+    monkeypatch.setattr(stopped, "WATCH_S", 0.0)
+    history, offsets = f"{database}.connector-history", f"{database}.connect-offsets"
+    given = properties | SETTINGS | {"name": "shop", "schema.history.internal.kafka.topic": history}
+    (tmp_path / "connector.json").write_text(json.dumps({"name": "shop", "config": given}))
+    execute(root, f"USE `{database}`", CREATE[0], "INSERT INTO t VALUES (1, 1)")
+    file, pos = rows(root, "SHOW BINARY LOG STATUS")[0][:2]
+    gtids = rows(root, "SELECT @@gtid_executed")[0][0].replace("\n", "")
+    execute(root, f"INSERT INTO `{database}`.t VALUES (2, 2)")
+    pipeline = Pipeline(given)
+    settings = pipeline.cfg.kafka_settings()
+    ensure_topics(make_admin(settings), {offsets: TopicSpec(3, 1), history: TopicSpec(1, 1)})
+    producer, key = Producer({"bootstrap.servers": given["kafka.bootstrap.servers"]}), offset_key("shop", database)
+    value = {"file": file, "pos": pos, "gtids": gtids, "ts_sec": 1, "server_id": 1}
+    producer.produce(offsets, json.dumps(value | {"pos": 4}).encode(), key, 1)
+    producer.produce(offsets, json.dumps(value).encode(), key, 1)
+    producer.produce(offsets, b"{}", offset_key("other", "other"), 0)
+    record = {"source": {"server": database}, "position": value, "databaseName": database, "ddl": CREATE[0]}
+    producer.produce(history, json.dumps(record | {"tableChanges": []}).encode(), None, 0)
+    assert producer.flush(30) == 0
+
+    def run(name: str, *more: str) -> Any:
+        # The server notices only with its next heartbeat that the drains of other tests do not read any more.
+        more = (*more, "--ignore-dumps") if name == "import-debezium" else more
+        stream = ["--properties", str(tmp_path / "connector.json"), "--offsets-topic", offsets]
+        assert main([name, *stream, *more]) == 0, capsys.readouterr().err
+        return json.loads(capsys.readouterr().out)
+
+    planned = run("import-debezium", "--dry-run")
+    assert (planned["stored"], planned["offset"], planned["left_out"]) == (False, f"{file}:{pos}", "nothing")
+    assert planned["set"] == {"schema.history.internal.kafka.topic": f"{history}.mysql-cdc"}
+    assert pipeline.topics().keys() <= {offsets, history}, "nothing is written"
+    assert run("import-debezium", "--confirm", database)["stored"]
+    store = SqlOffsetStore(sqlalchemy.create_engine(f"sqlite:///{tmp_path}/offsets.db"), database)
+    own = Pipeline(given | planned["set"], store=store)
+    own.drain()
+    assert [payload(r.value)["after"] for r in own.records("t")] == [{"id": 2, "n": 2}]
+    written = run("export-debezium", "--confirm", database)["offsets"][0]["offset"]
+    assert (written["file"], written["gtids"]) == (file, rows(root, "SELECT @@gtid_executed")[0][0].replace("\n", ""))
+    *_, last = [r for r in own.read(offsets) if r.key == key]
+    assert (last.partition, json.loads(last.value or b"")["pos"]) == (1, written["pos"])
+    described = [json.loads(r.value or b"") for r in own.read(history)][1:]
+    assert described[-1]["tableChanges"][0]["id"] == f'"{database}"."t"'
+    assert {d["position"]["pos"] for d in described} == {written["pos"]}
+    assert run("import-debezium", "--confirm", database)["offset"] == f"{file}:{written['pos']}"
+    assert main(["import-debezium", "--properties", str(tmp_path / "connector.json"), "--dry-run"]) == 1
+    assert "give --connect-url and the connector's name" in capsys.readouterr().err
