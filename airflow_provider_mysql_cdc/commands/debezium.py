@@ -227,10 +227,10 @@ def _require_stopped(arguments: argparse.Namespace, cfg: ConnectorConfig, name: 
     """Check that the connector is stopped; return what says so."""
     if arguments.connect_url:
         return [stopped.require_stopped(arguments.connect_url, name)]
-    checked = [stopped.require_still(lambda: (str(_offset(arguments, cfg, name)), table_ends(cfg)))]
+    checked = [stopped.require_still(lambda: (str(_offset(arguments, cfg, name)), table_ends(cfg)), stopped.WATCH_S)]
     if not arguments.ignore_dumps:
         with connect(cfg.connection_settings()) as conn:
-            checked.append(stopped.require_no_dump(conn, cfg[F.DATABASE_USER]))
+            checked.append(stopped.require_no_dump(conn, cfg[F.DATABASE_USER], stopped.DUMP_WAIT_S))
     return checked
 
 

@@ -88,7 +88,7 @@ def _member(value: object, name: str) -> str | Any:
     return value.get(name, "") if isinstance(value, Mapping) else ""
 
 
-def require_no_dump(conn: Any, account: str, wait_s: float = DUMP_WAIT_S) -> str:
+def require_no_dump(conn: Any, account: str, wait_s: float) -> str:
     """Check that nobody reads the binlog under the connector's account; return what the server says.
 
     The server notices that a client has gone when it sends the next event or heartbeat.
@@ -121,7 +121,7 @@ def _dumps(conn: Any, account: str) -> list[dict[str, Any]]:
     return [p for p in processes if str(p["Command"]).startswith("Binlog Dump") and p["User"] == account]
 
 
-def require_still(look: Callable[[], object], seconds: float = WATCH_S) -> str:
+def require_still(look: Callable[[], object], seconds: float) -> str:
     """Check that what a connector writes does not move for a while.
 
     Args:
