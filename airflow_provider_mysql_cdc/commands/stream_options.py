@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
 from airflow_provider_mysql_cdc.cdc.config import property_sources
 from airflow_provider_mysql_cdc.cdc.config.connect_document import connect_properties
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.read_properties import canonical_name
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 OFFSET_URL_VARIABLE = "MYSQL_CDC_OFFSET_URL"
@@ -121,7 +122,7 @@ def read_config(arguments: argparse.Namespace, more: Mapping[str, str] = Mapping
         ConfigError: A property is wrong or missing.
     """
     properties = _file_properties(arguments.properties) if arguments.properties else {}
-    properties |= more
+    properties = {name: value for name, value in properties.items() if canonical_name(name) not in more} | more
     if arguments.topic_prefix:
         properties["topic.prefix"] = arguments.topic_prefix
     if arguments.mysql_cdc_conn_id:

@@ -1,4 +1,4 @@
-"""There and back with a real Debezium 3.6.1: stopped or killed in a transaction, taken over, given back, taken over."""
+"""There and back with real Debeziums: stopped or killed in a transaction, taken over, given back, taken over."""
 
 from __future__ import annotations
 
@@ -16,15 +16,19 @@ from typing import Any
 import pytest
 import sqlalchemy
 from benchlib.debezium_worker import STREAMING_MARK, archives
+from kit.private_mysql import Pool
 from kit.records import compacted, payload, require_chain
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
+from stacklib import maven
 from stacklib.connect import Connect
-from stacklib.java import find_java
+from stacklib.java import Java, find_java
+from stacklib.locks import build_once
 from stacklib.ports import any_free
-from stacklib.settings import LOOPBACK
+from stacklib.settings import LOOPBACK, cache_dir
 
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
+from airflow_provider_mysql_cdc.cdc.config.read_properties import canonical_name
 from airflow_provider_mysql_cdc.cdc.debezium import stopped
 from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import offset_in_file
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
@@ -37,11 +41,59 @@ _PATIENCE_S = 180.0
 _RAPID_MS, _NEVER_MS = 200, 600_000
 
 
+OLD_VERSION, OLD_CONNECT_VERSION = "1.9.7.Final", "3.2.3"
+NEW_NAMES = {
+    "topic.prefix": "PREFIX",
+    "snapshot.mode": "no_data",
+    "schema.history.internal.kafka.bootstrap.servers": "KAFKA",
+    "schema.history.internal.kafka.topic": "HISTORY",
+}
+OLD_NAMES = {
+    "database.server.name": "PREFIX",
+    "snapshot.mode": "schema_only",
+    "database.history.kafka.bootstrap.servers": "KAFKA",
+    "database.history.kafka.topic": "HISTORY",
+    "database.allowPublicKeyRetrieval": "true",
+    "event.contract": "1.9",
+}
+
+
+def old_archives(java: Java) -> Path:
+    """Return the folder with the archives of Debezium 1.9.7, fetching them once."""
+    coordinates = (
+        ("io.debezium", "debezium-connector-mysql", OLD_VERSION),
+        ("org.apache.kafka", "connect-runtime", OLD_CONNECT_VERSION),
+        ("org.slf4j", "slf4j-simple", "1.7.36"),
+    )
+
+    def fetch(folder: Path) -> None:
+        maven.fetch(coordinates, folder, java, "debezium")
+        for other_log in folder.glob("slf4j-reload4j-*.jar"):
+            other_log.unlink()
+
+    return build_once(
+        cache_dir() / f"debezium-mysql-{OLD_VERSION}-connect-{OLD_CONNECT_VERSION}",
+        fetch,
+        "debezium",
+        f"Debezium's MySQL connector {OLD_VERSION}",
+    )
+
+
 class Rig:
     """One prefix, written by a Debezium connector and by a stream in turns."""
 
-    def __init__(self, properties: dict[str, str], root: Any, stack: Any, database: str, folder: Path) -> None:
-        self.root, self.stack, self.database, self.folder = root, stack, database, folder
+    def __init__(
+        self,
+        properties: dict[str, str],
+        root: Any,
+        stack: Any,
+        database: str,
+        folder: Path,
+        source: dict[str, str],
+        *,
+        old: bool,
+    ) -> None:
+        self.root, self.stack, self.database, self.folder, self.old = root, stack, database, folder, old
         self.prefix, self.offsets = properties["topic.prefix"], folder / "offsets"
         self.history, self._starts = f"{self.prefix}-history", 0
         self.repeated: list[Any] = []
@@ -50,19 +102,13 @@ class Rig:
             "name": self.prefix,
             "connector.class": "io.debezium.connector.mysql.MySqlConnector",
             "tasks.max": "1",
-            "database.hostname": stack.mysql_host,
-            "database.port": str(stack.mysql_port),
-            "database.user": stack.root_user,
-            "database.password": stack.root_password,
+            **source,
             "database.ssl.mode": "disabled",
             "database.server.id": "5777",
-            "topic.prefix": self.prefix,
             "database.include.list": database,
-            "snapshot.mode": "no_data",
             "include.schema.changes": "true",
             "provide.transaction.metadata": "true",
-            "schema.history.internal.kafka.bootstrap.servers": stack.kafka,
-            "schema.history.internal.kafka.topic": self.history,
+            **(OLD_NAMES if old else NEW_NAMES),
             "topic.creation.default.replication.factor": "1",
             "topic.creation.default.partitions": "3",
             "key.converter": _JSON,
@@ -70,10 +116,13 @@ class Rig:
             "key.converter.schemas.enable": "false",
             "value.converter.schemas.enable": "false",
         }
+        texts = {"PREFIX": self.prefix, "HISTORY": self.history, "KAFKA": stack.kafka}
+        self.connector = {name: texts.get(value, value) for name, value in self.connector.items()}
         self.json.write_text(json.dumps({"name": self.prefix, "config": self.connector}))
         url = f"sqlite:///{folder}/offsets.db"
         self.env = {"MYSQL_CDC_OFFSET_URL": url}
-        own = self.connector | {"schema.history.internal.kafka.topic": f"{self.history}.mysql-cdc"}
+        own = {canonical_name(name): value for name, value in self.connector.items()}
+        own["schema.history.internal.kafka.topic"] = f"{self.history}.mysql-cdc"
         self.pipeline = Pipeline(own, store=SqlOffsetStore(sqlalchemy.create_engine(url), self.prefix))
 
     @contextmanager
@@ -93,7 +142,8 @@ class Rig:
             "topic.creation.enable": "true",
         }
         java = find_java()
-        with Connect(java, folder, worker, self.connector, archives=archives(java)) as connect:
+        found = old_archives(java) if self.old else archives(java)
+        with Connect(java, folder, worker, self.connector, archives=found) as connect:
             connect.wait(
                 lambda: STREAMING_MARK in connect.log.read_text(errors="replace"), "Debezium to stream", _PATIENCE_S
             )
@@ -180,25 +230,49 @@ def many_rows(root: Any, database: str, first: int, count: int) -> None:
 
 
 @pytest.fixture
-def rig(
-    properties: dict[str, str], root: Any, stack: Any, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Rig:
-    made = Rig(properties, root, stack, database, tmp_path)
-    for name, value in made.env.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(stopped, "WATCH_S", 1.0)
-    execute(root, *(f"CREATE TABLE `{database}`.{t} (id INT PRIMARY KEY, n INT)" for t in ("t", "u")))
-    with made.running(_RAPID_MS) as connect:
-        execute(root, f"INSERT INTO `{database}`.t VALUES (1, 1), (2, 2)")
-        made.wait_for(connect, 2)
-        made.stop(connect)
-    return made
+def source(request: pytest.FixtureRequest, root: Any, stack: Any, pool: Pool) -> Iterator[tuple[Any, dict[str, str]]]:
+    """Yield a root connection to the source, and the properties of a connector that reads it."""
+    kind = request.param
+    if kind == "stack":
+        account = {"database.user": stack.root_user, "database.password": stack.root_password}
+        yield root, {"database.hostname": stack.mysql_host, "database.port": str(stack.mysql_port), **account}
+        return
+    lent = pool.lent("8.0.15") if kind == "8.0.15" else pool.lent(gtid_mode="OFF")
+    with lent as server, server.connect() as conn:
+        execute(conn, "GRANT ALL ON *.* TO cdc")
+        yield conn, server.properties()
 
 
 @pytest.mark.exhaustive
 @pytest.mark.req("FAULT-01")
-@pytest.mark.parametrize("how", ["stopped", "killed"])
-def test_there_back_and_there_again(rig: Rig, root: Any, database: str, how: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "source"),
+    [("stopped", "stack"), ("killed", "stack"), ("stopped", "without GTIDs"), ("killed", "8.0.15")],
+    indirect=["source"],
+    ids=["stopped", "killed", "without GTIDs", "1.9.7"],
+)
+def test_there_back_and_there_again(
+    properties: dict[str, str],
+    source: tuple[Any, dict[str, str]],
+    stack: Any,
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    how: str,
+) -> None:
+    root, account = source
+    old = "1.9.7" in request.node.name
+    execute(root, f"CREATE DATABASE IF NOT EXISTS `{database}` CHARACTER SET utf8mb4")
+    rig = Rig(properties, root, stack, database, tmp_path, account, old=old)
+    for name, value in rig.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(stopped, "WATCH_S", 1.0)
+    execute(root, *(f"CREATE TABLE `{database}`.{t} (id INT PRIMARY KEY, n INT)" for t in ("t", "u")))
+    with rig.running(_RAPID_MS) as connect:
+        execute(root, f"INSERT INTO `{database}`.t VALUES (1, 1), (2, 2)")
+        rig.wait_for(connect, 2)
+        rig.stop(connect)
     begun = rig.records()
     with rig.running(_RAPID_MS if how == "stopped" else _NEVER_MS) as connect:
         many_rows(root, database, 1000, 20_000)
