@@ -53,7 +53,6 @@ OLD_NAMES = {
     "snapshot.mode": "schema_only",
     "database.history.kafka.bootstrap.servers": "KAFKA",
     "database.history.kafka.topic": "HISTORY",
-    "database.allowPublicKeyRetrieval": "true",
     "event.contract": "1.9",
 }
 
@@ -104,6 +103,7 @@ class Rig:
             "tasks.max": "1",
             **source,
             "database.ssl.mode": "disabled",
+            "database.allowPublicKeyRetrieval": "true",
             "database.server.id": "5777",
             "database.include.list": database,
             "include.schema.changes": "true",
