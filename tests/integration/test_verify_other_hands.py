@@ -6,6 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from kit.avro_rig import avro
+from kit.incremental_rig import ask_for
 from kit.repairs import LOGGED, UNLOGGED, verdict
 from kit.sql import execute
 from kit.topic_damage import TopicDamage
@@ -126,6 +129,157 @@ def test_a_renamed_key_and_a_record_of_nothing_in_ticdcs_protocol(
         result = pipeline.verify(request)
         assert findings(result) == {"renamed": {}, "bare": {Kind.UNREADABLE: 1}}, request
         assert any("do not say the present one" in said for said in verdict(result, "renamed").unknown), request
+
+
+def test_rows_of_views_that_the_ledger_does_not_know(pipeline: Pipeline, root: Any, database: str) -> None:
+    """Whole and ad-hoc snapshots have read a table without a key again; other hands have written rows as if one had."""
+    pipeline.properties |= PLAIN
+    name = f"`{database}`.t"
+    execute(root, f"CREATE TABLE {name} (id INT, v INT)", f"INSERT INTO {name} VALUES (1, 1), (1, 1), (2, 2)")
+    pipeline.snapshot()
+    for _ in range(2):
+        execute(root, f"INSERT INTO {name} VALUES (1, 1), (3, 3)", f"DELETE FROM {name} WHERE id = 3")
+        pipeline.drain()
+        pipeline.snapshot(again=True)
+    for number in range(2):
+        ask_for(pipeline, ["t"], f"b{number}", kind="blocking")
+        pipeline.drain()
+        execute(root, f"DELETE FROM {name} WHERE id = 1 LIMIT 1", f"INSERT INTO {name} VALUES (5, 5)")
+    for request in CHECKS:
+        assert findings(pipeline.verify(request)) == {}, request
+
+    def of_a_view(event: dict[str, Any]) -> None:
+        event["op"] = "r"
+        event["source"]["ts_ms"] += 60_000
+
+    damage = TopicDamage(pipeline, "t")
+    for id_ in (1, 5):
+        damage.produce((None, damage.edited(of_row(damage, "t", id_), of_a_view), 0))
+    for request in CHECKS:
+        assert findings(pipeline.verify(request)) == {"t": {Kind.GHOST: 2}}, request
+    assert verdict(pipeline.verify(REPAIR), "t").repaired == {Kind.GHOST: 2}
+    ask_for(pipeline, ["t"], "b2", kind="blocking")
+    pipeline.drain()
+    for request in CHECKS:
+        assert findings(pipeline.verify(request)) == {}, request
+
+
+def test_rows_that_were_replaced_by_a_key_and_tables_whose_keys_were_chosen_later(
+    pipeline: Pipeline, root: Any, database: str
+) -> None:
+    pipeline.properties |= PLAIN
+    whole, ad_hoc, once, chosen = (f"`{database}`.{table}" for table in ("whole", "ad_hoc", "once", "chosen"))
+    for name in (whole, ad_hoc, once):
+        execute(root, f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)", f"INSERT INTO {name} VALUES (1, 1), (2, 2)")
+    values = ", ".join(f"({i}, {i})" for i in range(12))
+    execute(root, f"CREATE TABLE {chosen} (id INT, v INT)", f"INSERT INTO {chosen} VALUES {values}")
+    by_id = {"message.key.columns": r"(.*)\.chosen:id"}
+    plain, pipeline.properties = pipeline.properties, pipeline.properties | by_id
+    pipeline.snapshot()
+    execute(root, f"ALTER TABLE {once} DROP PRIMARY KEY", f"INSERT INTO {once} VALUES (1, 1)")
+    pipeline.properties = plain
+    execute(root, f"DELETE FROM {chosen} WHERE id < 6", f"DELETE FROM {once} WHERE id = 2")
+    assert findings(pipeline.verify()) == {"chosen": {}}, "its keys were others"
+    pipeline.properties = plain | by_id
+    execute(root, f"INSERT INTO {chosen} VALUES (1, 1), (2, 2), (3, 3)", f"DELETE FROM {chosen} WHERE id > 8")
+    assert findings(pipeline.verify()) == {}
+    execute(root, UNLOGGED, *(f"UPDATE {name} SET v = 9 WHERE id = 2" for name in (whole, ad_hoc)), LOGGED)
+    ask_for(pipeline, ["ad_hoc"], kind="blocking")
+    pipeline.drain()
+    execute(root, f"ALTER TABLE {ad_hoc} DROP PRIMARY KEY")
+    result = pipeline.verify()
+    assert findings(result) == {"ad_hoc": {}, "whole": {Kind.DIFFERING: 1}}
+    pipeline.snapshot(again=True)
+    execute(root, f"ALTER TABLE {whole} DROP PRIMARY KEY")
+    result = pipeline.verify()
+    assert findings(result) == {"ad_hoc": {}, "whole": {}}
+    for table in ("ad_hoc", "whole"):
+        assert any("of an earlier structure" in said for said in verdict(result, table).unknown), table
+
+
+def test_a_topic_into_which_a_table_is_led_whose_name_is_that_of_another_one(
+    pipeline: Pipeline, root: Any, database: str
+) -> None:
+    router = {"type": "org.apache.kafka.connect.transforms.RegexRouter", "regex": r"(.*)\.b", "replacement": "$1.a"}
+    pipeline.properties |= PLAIN | {"transforms": "route"} | {f"transforms.route.{n}": v for n, v in router.items()}
+    a, b = (f"`{database}`.{table}" for table in "ab")
+    for name, first in ((a, 1), (b, 11)):
+        execute(root, f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)")
+        execute(root, f"INSERT INTO {name} VALUES ({first}, 1), ({first + 1}, 2), ({first + 2}, 3)")
+    pipeline.snapshot()
+    execute(root, f"DELETE FROM {b} WHERE id = 11", f"INSERT INTO {b} VALUES (1, 9)", f"DELETE FROM {b} WHERE id = 1")
+    for request in (*CHECKS, VerifyRequest(tables=(f"{database}.a",))):
+        assert findings(pipeline.verify(request)) == {}, request
+    damage = TopicDamage(pipeline, "a")
+    lone = of_row(damage, "a", 2)
+    damage.produce((lone.key, None, lone.partition))
+    for request in CHECKS:
+        result = pipeline.verify(request)
+        assert findings(result) == {table: {Kind.UNREADABLE: 1} for table in "ab"}, request
+        assert "behind no delete" in verdict(result, "a").examples[0].record, request
+
+
+def test_records_with_keys_of_rows_that_they_are_not_about(pipeline: Pipeline, root: Any, database: str) -> None:
+    pipeline.properties |= PLAIN | ROUTED | {"message.key.columns": r"(.*)\.chosen:v"}
+    for table in ("plain", "chosen", "routed_a", "routed_b"):
+        name = f"`{database}`.{table}"
+        execute(root, f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)", f"INSERT INTO {name} VALUES (1, 1), (2, 2)")
+    pipeline.snapshot()
+    execute(
+        root, f"UPDATE `{database}`.chosen SET v = 3 WHERE id = 2", f"INSERT INTO `{database}`.chosen VALUES (3, 9)"
+    )
+    execute(root, f"DELETE FROM `{database}`.chosen WHERE id = 3")
+    for request in CHECKS:
+        assert findings(pipeline.verify(request)) == {}, request
+    heartbeat = b'{"ts_ms":1700000000000}'
+    plain, chosen, routed = (TopicDamage(pipeline, table) for table in ("plain", "chosen", "routed"))
+    one, two = of_row(plain, "plain", 1), of_row(chosen, "chosen", 1)
+    plain.produce((one.key, heartbeat, one.partition), (b'{"serverName":"p"}', heartbeat, 0))
+    chosen.produce(
+        (two.key, heartbeat, two.partition), (two.key, None, two.partition), (b'{"v":7}', two.value, two.partition)
+    )
+    a, b = of_row(routed, "routed_a", 1), of_row(routed, "routed_b", 1)
+    routed.produce((b.key, a.value, b.partition))
+    expected = {
+        "plain": {Kind.UNREADABLE: 1}, "chosen": {Kind.UNREADABLE: 3}, "routed_b": {Kind.UNREADABLE: 1},
+    }  # fmt: skip
+    for request in CHECKS:
+        assert findings(pipeline.verify(request)) == expected, request
+    pipeline.verify(REPAIR)
+    for request in CHECKS:
+        assert findings(pipeline.verify(request)) == {"chosen": expected["chosen"]}, request
+
+
+def test_keys_and_numbers_in_avro_that_the_stream_does_not_write(
+    pipeline: Pipeline, root: Any, database: str, registry: str
+) -> None:
+    """A schema of the same fields has another id, which is part of a key's bytes; and what is no number is no null."""
+    pipeline.properties |= avro(registry)
+    keys, numbers = (f"`{database}`.{table}" for table in ("keys_", "numbers"))
+    for name in (keys, numbers):
+        execute(
+            root, f"CREATE TABLE {name} (id INT PRIMARY KEY, v DOUBLE)", f"INSERT INTO {name} VALUES (1, NULL), (2, 2)"
+        )
+    pipeline.snapshot()
+    execute(root, f"ALTER TABLE {keys} ADD w INT", f"UPDATE {keys} SET v = 3 WHERE id = 2")
+    for request in CHECKS:
+        assert findings(pipeline.verify(request)) == {}, request
+    damage, other = (TopicDamage(pipeline, table, registry) for table in ("keys_", "numbers"))
+    record, null = of_row(damage, "keys_", 1), of_row(other, "numbers", 1)
+    client = SchemaRegistryClient({"url": registry})
+    schema = json.loads(client.get_schema(int.from_bytes((record.key or b"")[1:5], "big")).schema_str)
+    number = client.register_schema(f"{database}-hands", Schema(json.dumps(schema | {"doc": "by hand"}), "AVRO"))
+    damage.produce((b"\0" + number.to_bytes(4, "big") + (record.key or b"")[5:], record.value, record.partition))
+
+    def not_a_number(event: dict[str, Any]) -> None:
+        event["after"]["v"] = float("nan")
+
+    other.produce((null.key, other.edited(null, not_a_number), null.partition))
+    expected = {"keys_": {Kind.GHOST: 1}, "numbers": {Kind.UNREADABLE: 1}}
+    for request in CHECKS:
+        assert findings(pipeline.verify(request)) == expected, request
+    pipeline.verify(REPAIR)
+    assert findings(pipeline.verify()) == {}
 
 
 @pytest.mark.exhaustive

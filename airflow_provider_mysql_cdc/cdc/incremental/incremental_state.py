@@ -162,7 +162,7 @@ class IncrementalState:
             if order in scans:
                 scans[order], pending = advance_cursor(scans[order], done)
                 if scans[order].ended:  # rows after the cursor of an aborted scan are in the topic, too
-                    scans[order] = replace(scans[order], rows=scans[order].rows + sum(d.rows for d in pending))
+                    scans[order] = scans[order].counting(pending)
                 else:
                     pending_ranges += pending
         # A pause ends with the snapshots that it holds; the next ones begin as usual.
@@ -175,14 +175,19 @@ class IncrementalState:
         oldest = set(ended[: max(0, len(ended) - MAX_ENDED_SCANS)])
         return replace(self, scans={order: scan for order, scan in self.scans.items() if order not in oldest})
 
+    @property
+    def complete_since_ms(self) -> int:
+        """Since when no ended scan was removed; 0 for always."""
+        ended = [scan.started_ms for scan in self.scans.values() if scan.ended]
+        return min(ended) if len(ended) >= MAX_ENDED_SCANS else 0
+
     def without_ranges(self, scan_orders: Collection[int]) -> IncrementalState:
         """Return the state without the key ranges of some scans, which restart; their rows are in the topic.
 
         Args:
             scan_orders: Orders of the scans.
         """
-        written = self.written_rows()
-        scans = [replace(self.scans[n], rows=written[n]) for n in scan_orders if n in self.scans]
+        scans = [self.scans[n].counting(self.done_ranges_of(n)) for n in scan_orders if n in self.scans]
         kept = tuple(d for d in self.done_ranges if d.key_range.scan_number not in scan_orders)
         return replace(self.with_scans(scans), done_ranges=kept)
 

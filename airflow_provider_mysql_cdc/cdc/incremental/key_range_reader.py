@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -164,7 +163,7 @@ class KeyRangeReader:
         written = self.writer.write(self._row_range(key_range, options, compiled))
         # A topic is counted from its first key range on, even if that has no rows.
         self.writer.counts.setdefault(compiled.route.topic, 0)
-        return _done_range(key_range, written)
+        return self._done_range(key_range, written)
 
     def _row_range(self, key_range: KeyRange, options: RangeReadOptions, compiled: CompiledTable) -> RowRange:
         condition = range_condition(
@@ -201,11 +200,14 @@ class KeyRangeReader:
         if written.unreadable and self._may_be_mended:
             self.sink.abort()
             raise RangeUnreadable(_MENDED)
-        return done_range_key(key_range), _done_range(key_range, written).to_json()
+        return done_range_key(key_range), self._done_range(key_range, written).to_json()
+
+    def _done_range(self, key_range: KeyRange, written: RowCounts) -> DoneKeyRange:
+        return DoneKeyRange(key_range, written.written, written.changed, self.position().ts_ms)
 
     def position(self) -> ViewPosition:
-        """Return what the source block of a row says."""
-        return ViewPosition(self.plan.end, time.time_ns() // 1_000_000, self.last_transaction, self.commit_ts)
+        """Return what the source block of a row says; the ledger keeps the time (``verify`` tells our views by it)."""
+        return ViewPosition(self.plan.end, self.plan.created_ms, self.last_transaction, self.commit_ts)
 
     def _unchanged_rows(self, compiled: CompiledTable) -> Callable[[Iterable[RowBlock]], Iterable[RowBlock]]:
         """Return the filter of rows that an event after the low watermark changed."""
@@ -271,10 +273,6 @@ def _edge_marker(key_range: KeyRange, options: RangeReadOptions) -> Callable[[bo
     if options.kind == "incremental":
         return None
     return lambda first, last: options.snapshot_marker(key_range, first=first, last=last)
-
-
-def _done_range(key_range: KeyRange, written: RowCounts) -> DoneKeyRange:
-    return DoneKeyRange(key_range, written.written, written.changed)
 
 
 def _timeout_error(produced: int, rows: int) -> RangeUnreadable:

@@ -50,6 +50,8 @@ class TableScan:
         start_offset: Position of the stream when it began; None while it waits.
         format_digest: Digest of the record format (``scan_validity.record_format_digest``).
         initial: Whether it finishes an interrupted snapshot (``initial_scans``).
+        first_view_ms: The first time that rows of its views say; 0 before the first row.
+        last_view_ms: The last one.
     """
 
     table: TableId
@@ -72,6 +74,8 @@ class TableScan:
     format_digest: str = ""
     initial: bool = False
     counted_rows: int = 0
+    first_view_ms: int = 0
+    last_view_ms: int = 0
 
     @property
     def ended(self) -> bool:
@@ -113,6 +117,14 @@ class TableScan:
         return replace(
             self, state="waiting", columns=(), kinds=(), last_key=None, cursor=None, next_number=0, start_offset=None
         )
+
+    def counting(self, done: Iterable[DoneKeyRange]) -> TableScan:
+        """Return the scan with the rows and the views of key ranges that no record of their own keeps any more."""
+        scan = self
+        for each in done:
+            first, last = scan.first_view_ms or each.view_ms, max(scan.last_view_ms, each.view_ms)
+            scan = replace(scan, rows=scan.rows + each.rows, first_view_ms=first, last_view_ms=last)
+        return scan
 
     def abort(self, reason: str) -> TableScan:
         """Return the scan as aborted."""
@@ -160,6 +172,8 @@ class TableScan:
             "form": self.format_digest,
             "initial": self.initial,
             "counted": self.counted_rows,
+            "first_view_ms": self.first_view_ms,
+            "last_view_ms": self.last_view_ms,
         }
 
     @classmethod
@@ -192,6 +206,8 @@ class TableScan:
             record.text("form"),
             record.flag("initial"),
             record.integer("counted"),
+            record.integer("first_view_ms"),
+            record.integer("last_view_ms"),
         )
 
 
@@ -270,15 +286,18 @@ class DoneKeyRange:
         key_range: The key range.
         rows: Rows written.
         left_out: Rows left out, because an event of the stream changed them in the meantime.
+        view_ms: The time that rows of its view say; 0 for a chunk of an interrupted snapshot.
     """
 
     key_range: KeyRange
     rows: int
     left_out: int = 0
+    view_ms: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {"stretch": self.key_range.to_json(), "rows": self.rows, "left_out": self.left_out}
+        numbers = {"rows": self.rows, "left_out": self.left_out, "view_ms": self.view_ms}
+        return {"stretch": self.key_range.to_json(), **numbers}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | Members) -> DoneKeyRange:
@@ -288,7 +307,8 @@ class DoneKeyRange:
             DamagedRecordError: It is something else.
         """
         record = as_members(data)
-        return cls(KeyRange.from_json(record.object("stretch")), record.integer("rows"), record.integer("left_out"))
+        numbers = map(record.integer, ("rows", "left_out", "view_ms"))
+        return cls(KeyRange.from_json(record.object("stretch")), *numbers)
 
 
 def advance_cursor(scan: TableScan, done: Iterable[DoneKeyRange]) -> tuple[TableScan, list[DoneKeyRange]]:
@@ -310,10 +330,9 @@ def advance_cursor(scan: TableScan, done: Iterable[DoneKeyRange]) -> tuple[Table
             scan,
             cursor=next_range.key_range.high,
             next_number=next_range.key_range.number + 1,
-            rows=scan.rows + next_range.rows,
             reason="",
             state="done" if next_range.key_range.final else "running",
-        )
+        ).counting([next_range])
     return scan, pending
 
 

@@ -98,6 +98,18 @@ class SchemaIds:
                 self._ids[part, subject, text] = schema_id
             return schema_id
 
+    def key_ids(self, topic: str) -> frozenset[int]:
+        """Return the ids of all schemas that keys of a topic were written with; those of all topics if it has none."""
+        with self._lock:
+            recorded = self._recorded_ids()
+            own = frozenset(each.id for name, each in recorded.items() if name.startswith(f"{topic}-key/"))
+            return own or frozenset(each.id for each in recorded.values())
+
+    def _recorded_ids(self) -> dict[str, RecordedSchemaId]:
+        if self._recorded is None:
+            self._recorded = dict(self._read_ledger().schemas)
+        return self._recorded
+
     def _with_other_users(
         self, error: IncompatibleSchemaError, part: F.ConverterPart, subject: str, about: str
     ) -> IncompatibleSchemaError:
@@ -119,10 +131,8 @@ class SchemaIds:
         )
 
     def _record_id(self, subject: str, text: str, number: int, about: str, url: str) -> None:
-        if self._recorded is None:
-            self._recorded = dict(self._read_ledger().schemas)
-        name = schema_key_name(subject, text)
-        recorded = self._recorded.get(name)
+        known, name = self._recorded_ids(), schema_key_name(subject, text)
+        recorded = known.get(name)
         if recorded is not None and recorded.id == number:
             return
         if recorded is not None and not self._accepts_changes:
@@ -136,7 +146,7 @@ class SchemaIds:
             )
         new_record = RecordedSchemaId(number, self._epoch)
         self._commit([schema_id_record(self._cfg.ledger_topic, name, new_record)])
-        self._recorded[name] = new_record
+        known[name] = new_record
 
     def _registry(self, settings: RegistrySettings) -> SchemaRegistry:
         if settings not in self._registries:

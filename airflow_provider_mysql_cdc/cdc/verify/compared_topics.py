@@ -53,16 +53,34 @@ class ComparedTopics:
 
     def history_rules(self, tables: Collection[ComparedTable]) -> dict[int, HistoryRules]:
         """Return what holds for the events of each table that have the row's key."""
-        cfg = self.context.cfg
-        sharing, names = Counter(c.topic for c in tables), Counter((c.topic, c.name_in_key) for c in tables)
-        admin, rules = make_admin(cfg.kafka_settings()), dict[int, HistoryRules]()
+        cfg, rules, named = self.context.cfg, dict[int, HistoryRules](), _named_by_key(tables)
         for compared in tables:
-            config = topic_config(admin, compared.topic) if compared.topic in self.context.job.latest().topics else {}
-            compacted = config is None or "compact" in config.get("cleanup.policy", "")
-            # A tombstone says its key alone.
-            named = bool(compared.name_in_key) and names[compared.topic, compared.name_in_key] == 1
-            told = (named or sharing[compared.topic] == 1) and not cfg.is_ticdc
-            tombstones = cfg[F.TOMBSTONES_ON_DELETE] and told
+            told = compared.number in named and not cfg.is_ticdc
+            tombstones, complete = cfg[F.TOMBSTONES_ON_DELETE] and told, self._is_complete(compared.topic)
             whole, together = shows_whole_rows(cfg, compared.table), chooses_partition_by_key(cfg, compared)
-            rules[compared.number] = HistoryRules(bool(tombstones), not compacted, cfg.is_ticdc, whole, together)
+            rules[compared.number] = HistoryRules(bool(tombstones), complete, cfg.is_ticdc, whole, together)
         return rules
+
+    def judged_tombstones(self, tables: Collection[ComparedTable]) -> frozenset[str]:
+        """Return the topics whose keys may be those of several rows, in which tombstones are behind deletes."""
+        if self.context.cfg.is_ticdc:
+            return frozenset()
+        named = _named_by_key(tables)
+        told = {c.number for c in tables if c.own_key and (c.alone or (c.name_in_key and c.number in named))}
+        topics = {c.topic for c in tables if c.identity.key_fields and c.number not in told}
+        return frozenset(topic for topic in topics if self._is_complete(topic))
+
+    def _is_complete(self, topic: str) -> bool:
+        """Return whether no record between others is lost, as by compaction."""
+        if topic not in self.context.job.latest().topics:
+            return True
+        config = topic_config(make_admin(self.context.cfg.kafka_settings()), topic)
+        return config is not None and "compact" not in config.get("cleanup.policy", "")
+
+
+def _named_by_key(tables: Collection[ComparedTable]) -> frozenset[int]:
+    """Return the tables whose records say by their keys which table they are of: a tombstone says its key alone."""
+    sharing, names = Counter(c.topic for c in tables), Counter((c.topic, c.name_in_key) for c in tables)
+    return frozenset(
+        c.number for c in tables if sharing[c.topic] == 1 or (c.name_in_key and names[c.topic, c.name_in_key] == 1)
+    )

@@ -230,6 +230,35 @@ class RowReader:
         return f"its structure differs from the server's: {difference}" if difference else ""
 
 
+class LoneTombstones:
+    """Find tombstones of other hands where a key may be that of several rows: consumers by key lose them.
+
+    The stream writes a tombstone right behind the delete of its key.
+
+    Args:
+        start: The first offset that is read; the delete may be before it.
+    """
+
+    def __init__(self, start: int) -> None:
+        self._is_first, self._deleted = start > 0, set[bytes]()
+
+    def require_delete(self, event: EventRecord, record: TopicRecord) -> None:
+        """Check that a delete is before a tombstone; call it with each record.
+
+        Raises:
+            UnreadableRecord: None is.
+        """
+        may_be_cut, self._is_first = self._is_first, False
+        if record.key is None or is_repair(record.headers):
+            return
+        if event.op == "d":
+            self._deleted.add(record.key)
+        elif record.value is None and not may_be_cut:
+            if record.key not in self._deleted:
+                raise UnreadableRecord("it is a tombstone behind no delete: consumers by key lose the rows of its key")
+            self._deleted.remove(record.key)
+
+
 class TopicReader:
     """Read parts of topics."""
 
@@ -266,6 +295,7 @@ class TopicReader:
         task, counter = self._task, PartCounter(self._batches, tombstones=self._cfg[F.TOMBSTONES_ON_DELETE])
         chosen = None if only is None else task.checksums.filter_of(only)
         unreadable, examples = 0, list[tuple[str, str]]()
+        tombstones = LoneTombstones(part.start) if part.topic in task.inputs.judged_tombstones else None
         for messages in read_messages(self._cfg, part.topic, part.partition, (part.start, part.end)):
             if counter.first_ms is None:
                 start = to_record(messages[0])
@@ -278,7 +308,7 @@ class TopicReader:
             if chosen is not None and only is not None:
                 looked_at = task.checksums.left_messages(only.number, chosen, messages)
             for record in map(to_record, looked_at):
-                if (reason := self._add_record(part.topic, record, counter)) is not None:
+                if (reason := self._add_record(part.topic, record, counter, tombstones)) is not None:
                     unreadable += 1
                     if len(examples) < MAX_EXAMPLES:
                         examples.append((f"{part.topic}[{record.partition}]@{record.offset}", reason))
@@ -289,12 +319,16 @@ class TopicReader:
         if unreadable:
             task.channel.call(RECORDS_UNREADABLE, UnreadableRecords(part.topic, unreadable, tuple(examples)))
 
-    def _add_record(self, topic: str, record: TopicRecord, counter: PartCounter) -> str | None:
+    def _add_record(
+        self, topic: str, record: TopicRecord, counter: PartCounter, tombstones: LoneTombstones | None
+    ) -> str | None:
         """Add the entries of a record; return why it is no event, where it is not known which row it is about."""
         try:
             event = self._task.reader(topic).read(record.key, record.value, record.headers)
             if not event.source or self._cfg.is_ticdc:
                 event = replace(event, written_ms=record.timestamp_ms)
+            if tombstones is not None:
+                tombstones.require_delete(event, record)
             counter.add(event, record)
             self._add_event(topic, event, record)
         except UnreadableRecord as error:
@@ -317,8 +351,11 @@ class TopicReader:
         if is_repair(record.headers) and (number is not None or record.value is None):
             for repaired in self._keys(topic).repaired(record, number):
                 blocks.add(repaired)
+        if record.value is not None:
+            self._by_topic[topic].require_key(event, number)
         if number is None:
             self._by_topic[topic].require_own(event, self._topic_of)
+        if number is None or (record.value is not None and not event.op):
             return
         entries = self._task.entries_of(number)
         for entry in entries.of_event(event, record):

@@ -29,8 +29,9 @@ _KEPT_RECORDS = (
 )
 _MAX_COLUMNS = 10
 _PARTIAL_ROWS = "their last events do not say these values, or under an earlier declaration that does not tell them"
-_UNPLACED_DELETES = (
-    "deletes of TiCDC's protocol have no time, so it is not known whether those in other partitions are the last events"
+_UNORDERED = (
+    "in TiCDC's protocol deletes have no time, and the changes of a transaction the same one, so it is not known which "
+    "event of several partitions is the last one"
 )
 
 
@@ -153,7 +154,7 @@ def _unknown_sentences(counts: TableCounts, unjudged: Mapping[DifferenceKind, st
         named = ", ".join(columns[:_MAX_COLUMNS]) + more
         sentences.append(f"{counts.partial:,} rows are not judged in columns {named}: {_PARTIAL_ROWS}")
     if counts.undecided:
-        sentences.append(f"{counts.undecided:,} keys are not judged: {_UNPLACED_DELETES}")
+        sentences.append(f"{counts.undecided:,} keys are not judged: {_UNORDERED}")
     return sentences
 
 

@@ -187,6 +187,7 @@ class VerifyInputs:
         differing: Of the others, which keys are looked at, where a round by checksums was before; all of those that are
             not in it.
         sums_in_sql: Whether the server may add up the checksums of rows; otherwise tasks encode the rows.
+        judged_tombstones: Topics whose keys may be of several rows, in which tombstones are behind deletes.
     """
 
     writer: WriterInputs
@@ -202,3 +203,4 @@ class VerifyInputs:
     differing: Mapping[TableId, DifferingKeys] = field(default_factory=dict)
     batches: tuple[KeptBatch, ...] = ()
     sums_in_sql: bool = True
+    judged_tombstones: frozenset[str] = frozenset()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
 from airflow_provider_mysql_cdc.cdc.job.schema_texts import SchemaTexts
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageLeader, StageRunner
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage, TaskHandler
@@ -44,6 +45,7 @@ from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_tables import (
 from airflow_provider_mysql_cdc.cdc.verify.compare.folding import BucketResult, merge_results
 from airflow_provider_mysql_cdc.cdc.verify.compare.judged_kinds import (
     TopicFacts,
+    ad_hoc_views,
     chooses_partition_by_key,
     unchecked_histories,
     unfinished_tables,
@@ -59,7 +61,7 @@ from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRe
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import TableVerdict
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import CarriedRowComparison
-from airflow_provider_mysql_cdc.cdc.verify.structures.structure_versions import TableVersions, read_versions
+from airflow_provider_mysql_cdc.cdc.verify.structures.structure_versions import KnownViews, TableVersions, read_versions
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     COMPARE,
@@ -182,6 +184,7 @@ class VerifyRound:
             self.differing or {},
             self._counts_of_parts.batches,
             self.request.checksums,
+            topics.judged_tombstones(tables.values()),
         )
         results = StageRunner(context.cfg, context.runner, context.job.schema_ids).run_barrier_shuffled(
             run_verify_task,
@@ -318,11 +321,19 @@ class VerifyRound:
 
     def _read_versions(self, names: Sequence[TableId], plan: BatchPlan) -> Mapping[TableId, TableVersions]:
         context = self.context
-        view = context.job.latest().other_records.get(VIEW_KEY)
+        ledger = context.job.latest()
+        view = ledger.other_records.get(VIEW_KEY)
         versions = read_versions(context.cfg, names, plan.end, plan.epoch + 1)
+        if (registry := context.cfg.registry_settings("key")) is not None and not registry.guids_for:
+            ids = context.job.schema_ids.key_ids
+            versions = {n: replace(v, key_ids=ids(table_topic_name(context.cfg, n))) for n, v in versions.items()}
         if not context.cfg.is_ticdc:  # whose records say how they are written, and are in the order of their timestamps
-            offset = None if view is None else BinlogOffset.from_json(view["offset"])
-            return versions if offset is None else {name: each.with_view(offset) for name, each in versions.items()}
+            if view is None:
+                return versions
+            offset, scans = BinlogOffset.from_json(view["offset"]), read_incremental_state(ledger)
+            ad_hoc, since_ms = ad_hoc_views(scans), max(view["ts_ms"], scans.complete_since_ms)
+            known = {n: KnownViews(offset.file, offset.pos, view["ts_ms"], since_ms, ad_hoc.get(n, ())) for n in names}
+            return {name: each.with_view(offset, known[name]) for name, each in versions.items()}
         view_ts = None if view is None else view.get("commit_ts")
         return {name: each.without_places(view_ts) for name, each in versions.items()}
 

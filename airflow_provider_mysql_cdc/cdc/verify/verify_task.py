@@ -20,7 +20,11 @@ from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Block
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.part_readers import RowReader, TaskTables, TopicReader
-from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable, compared_table
+from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import (
+    ComparedTable,
+    compared_table,
+    shared_topics,
+)
 from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import ComparedColumns
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import COMPARE, NEXT_PART, VerifyInputs
 from airflow_provider_mysql_cdc.cdc.verify.views.replica import connect_views
@@ -83,8 +87,9 @@ def compared_tables(
         columns: Columns of the tables, by number, as those have them who compare the rows; of others, those of the
             structures.
     """
+    shared = shared_topics(cfg, structures)
     return {
-        name: compared_table(cfg, number, structures[name], columns.get(number))
+        name: compared_table(cfg, number, structures[name], columns.get(number), shared=shared)
         for number, name in enumerate(names)
         if name in structures
     }

@@ -88,7 +88,9 @@ def read(
     sink: Any = Sink(kafka, "p.0")
     sink.init()
     sink.open_s = open_s
-    batch = replace(plan(writers=1), partitions={TOPIC: 1}, assignment={TOPIC: (0,)}, attempt="a1")
+    batch = replace(
+        plan(writers=1), partitions={TOPIC: 1}, assignment={TOPIC: (0,)}, attempt="a1", created_ms=1_790_000_000_000
+    )
     state: Any = SchemaState(tables={of.id: of})
     to: Any = channel
     touched = WindowKeys({of.id}, keys={name: dict.fromkeys(known, 1) for name, known in (keys or {}).items()})
@@ -181,7 +183,9 @@ def failing(
     kafka, channel = MemoryKafka(), Channel("incremental", condition)
     sink: Any = Sink(kafka, "p.0")
     sink.init()
-    batch = replace(plan(writers=1), partitions={TOPIC: 1}, assignment={TOPIC: (0,)}, attempt="a1")
+    batch = replace(
+        plan(writers=1), partitions={TOPIC: 1}, assignment={TOPIC: (0,)}, attempt="a1", created_ms=1_790_000_000_000
+    )
     to: Any = channel
     state = SchemaState(tables={TABLE.id: TABLE})
     KeyRangeReader(CFG, batch, 0, None, sink, to, state, WindowKeys({TABLE.id}), "run").run()

@@ -184,14 +184,14 @@ def event_entries(
         begin = 0 if compared.written is None else compared.written.key_begin
         yield FoldEntry(number, EntryKind.UNPLACED, partition, offset, begin, b"", b"")
         return
+    if not compared.own_key and not compared.identity.has_own_key(record):
+        raise UnreadableRecord("its key has other values than its row: consumers by key take it for another one")
     before, after = compared.identity.before_and_after(record)
     if compared.keyless:
-        written = compared.written
-        view = (None, None) if written is None else (written.view_ts, written.repeated)
-        mark = event_mark(record, place, headers, passes or StreamPasses(), *view)
+        mark = event_mark(record, place, headers, passes or StreamPasses(), compared)
         for kind, key in ((EntryKind.REMOVED, before), (EntryKind.ADDED, after)):
             if key is not None:
-                yield FoldEntry(number, kind, partition, offset, 0 if view[0] is None else order, key, mark)
+                yield FoldEntry(number, kind, partition, offset, order, key, mark)
         return
     yield from _keyed_entries(compared, record, place, before, after)
 
@@ -292,13 +292,15 @@ class TableEntries:
             and self._always_has_key(event)
         ):
             raise UnreadableRecord("the record has neither a key nor a value, although its table has a key")
-        for entry in event_entries(self.compared, event, place, record.headers, self._passes):
+        written = self.compared.written
+        by_key = self.compared.keyless and written is not None and written.changes_by_key(event)
+        entries = event_entries(self.compared, event, place, record.headers, self._passes)
+        for entry in () if by_key else entries:
             if entry.kind is not EntryKind.UNPLACED:
                 yield entry
             elif not self._has_unplaced:
                 self._has_unplaced = True
                 yield entry
-        written = self.compared.written
         if (
             not self._is_viewed
             and self.compared.keyless
@@ -310,7 +312,7 @@ class TableEntries:
         is_older = (
             self.compared.keyless
             and not self._has_older
-            and (self._has_other_columns(event) or self._replaces_by_key(event, record))
+            and (by_key or self._has_other_columns(event) or self._replaces_by_key(event, record))
         )
         if is_older:
             self._has_older = True
@@ -331,12 +333,13 @@ class TableEntries:
         return keyed and self.compared.alone
 
     def _replaces_by_key(self, event: EventRecord, record: TopicRecord) -> bool:
-        """Return whether a row was written once more when the table had a key, by which it replaces that of before."""
-        is_written_again = is_repair(record.headers) or event.source.get("snapshot") == "incremental"
-        if not is_written_again or not (event.before or event.after):
-            return False
+        """Return whether an event may replace the row of before by its key, as one that is written once more does."""
         written, has_key = self.compared.written, bool(self.compared.identity.key_fields)
-        return (event.key is not None and not has_key) or (written is not None and written.was_keyed(event))
+        if written is None or not (event.before or event.after):
+            return False
+        if written.was_keyed(event):
+            return is_repair(record.headers) or written.reads_again(event)
+        return event.key is not None and not has_key  # chosen by message.key.columns then, or by other hands
 
     def of_row(self, row: WrittenRow) -> FoldEntry:
         """Return the entry of a row; errors as for ``row_entry``."""

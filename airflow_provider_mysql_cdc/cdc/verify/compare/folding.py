@@ -69,7 +69,7 @@ class TableCounts:
         partial_columns: Such rows by column that was not compared.
         differences: Differences by kind.
         columns: Differing rows by column.
-        undecided: Keys without a row of which it is not known whether a delete is their last event.
+        undecided: Keys of which it is not known which event is their last one.
         unplaced: Rows without events, and events without rows, of which events may be that do not say their key.
         kept: Rows of which an earlier event is the last one under a record key that they no longer have.
     """
@@ -276,6 +276,8 @@ class BucketFold:
             table, 0
         ):
             self._counts(table).unplaced += 1
+        elif table in self._moving and state.may_be_other(event):
+            self._counts(table).undecided += 1
         elif state.row is None:
             if event_row is not None and table in self._moving and state.has_delete_without_place():
                 self._counts(table).undecided += 1

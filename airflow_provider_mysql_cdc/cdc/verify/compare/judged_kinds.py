@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.ticdc_dispatchers import rule_for
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import value_columns
 from airflow_provider_mysql_cdc.cdc.formats import table_options
-from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, read_incremental_state
 from airflow_provider_mysql_cdc.cdc.model.partition_rule import PartitionRule
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.verify.history.key_history import NO_TIMES_REASON, ROWS_ONLY_REASON
@@ -38,6 +38,16 @@ def unfinished_tables(ledger: LedgerState) -> dict[TableId, str]:
     how = "a resume-snapshot signal lets it go on" if state.paused else "drains finish it"
     reason = f"a snapshot has not read all rows of the table yet{' and is paused' if state.paused else ''}; {how}"
     return {scan.table: reason for scan in state.active_scans if scan.condition is None}
+
+
+def ad_hoc_views(state: IncrementalState) -> dict[TableId, list[tuple[int, int]]]:
+    """Return the times of the views in which ad-hoc snapshots have read tables: the first and the last of each."""
+    found = dict[TableId, list[tuple[int, int]]]()
+    for scan in state.scans.values():
+        found.setdefault(scan.table, []).append((scan.first_view_ms, scan.last_view_ms))
+    for done in state.done_ranges:
+        found.setdefault(done.key_range.table, []).append((done.view_ms, done.view_ms))
+    return {table: [times for times in of_table if times[1]] for table, of_table in found.items()}
 
 
 @dataclass(frozen=True, slots=True)

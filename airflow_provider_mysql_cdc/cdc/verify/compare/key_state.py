@@ -16,12 +16,14 @@ from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind, FoldEn
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, event_identity
 from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.read.source_place import commit_ts_of, source_order
-from airflow_provider_mysql_cdc.cdc.verify.structures.structure_versions import RepeatedRange
+from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
 
 _READ = "r"
 _CHANGE = struct.Struct("<BQQ?")
 _CHANGE_MARK = 0
 """First byte of the mark of a change; that of a row of a view is text."""
+_EARLIER = b"<"
+"""First byte of the mark of a view before the last snapshot's, which the ledger does not know."""
 
 
 class EqualRowEvent(NamedTuple):
@@ -35,7 +37,8 @@ class EqualRowEvent(NamedTuple):
         identity: What tells the change from others; 0 where nothing does.
         pass_start: Offset of the first record of the pass over the binlog that has written it (``StreamPasses``).
         repeated: Whether the view of the last snapshot contains the change, which the stream has read again.
-        order: Its time in TiCDC's protocol, whose dispatchers may write equal rows to several partitions; 0 in others.
+        order: Where it is in the binlog, or its time in TiCDC's protocol; 0 where that is not known.
+        keyed: Whether its record has a key, which has chosen its partition.
     """
 
     partition: int
@@ -46,14 +49,15 @@ class EqualRowEvent(NamedTuple):
     pass_start: int = 0
     repeated: bool = False
     order: int = 0
+    keyed: bool = False
 
     @classmethod
     def of_entry(cls, entry: FoldEntry) -> EqualRowEvent:
         """Return the event that ``event_mark`` has marked."""
-        place, added, mark = (entry.partition, entry.offset), entry.kind is EntryKind.ADDED, entry.value
+        place, added, mark = (entry.partition, entry.offset), entry.kind is EntryKind.ADDED, entry.value[1:]
         is_change = mark[:1] == bytes([_CHANGE_MARK])
         event = cls(*place, added, b"", *_CHANGE.unpack(mark)[1:]) if is_change else cls(*place, added, mark)
-        return event._replace(order=entry.order)
+        return event._replace(order=entry.order, keyed=bool(entry.value[0]))
 
 
 class StreamPasses:
@@ -80,27 +84,29 @@ def event_mark(
     place: tuple[int, int],
     headers: Headers,
     passes: StreamPasses,
-    view_ts: int | None = None,
-    repeated: RepeatedRange | None = None,
+    compared: ComparedTable,
 ) -> bytes:
-    """Return what of an event decides whether it counts: its view, or else its identity and its pass.
+    """Return what of an event decides whether it counts: whether it has a key, and its view, or its identity and pass.
 
     Args:
         record: The event.
         place: Its partition and offset.
         headers: Its headers.
         passes: The passes of the topic.
-        view_ts: The timestamp of the rows of the last view in TiCDC's protocol; None if it is not known.
-        repeated: What was read again of the past of the last view; None if nothing was.
+        compared: The table.
     """
-    order = source_order(record.source)
-    if view := view_of(record, order, headers, view_ts):
-        return view
+    order, written, keyed = source_order(record.source), compared.written, bytes([record.key is not None])
+    views, repeated = (None, None) if written is None else (written.views, written.repeated)
+    if view := view_of(record, order, headers, None if written is None else written.view_ts):
+        if views is None or views.has(record.source):
+            return keyed + view
+        if not views.is_later(record.source, compared.order_of):
+            return keyed + _EARLIER + view
     pass_start = passes.start_of(*place, order)
     # What a repair has written is not in the binlog.
     identity = 0 if record.op == _READ or is_repair(headers) else event_identity(record, order, headers)
     in_view = repeated is not None and not is_repair(headers) and repeated.has(record.source)
-    return _CHANGE.pack(_CHANGE_MARK, identity, pass_start, in_view)
+    return keyed + _CHANGE.pack(_CHANGE_MARK, identity, pass_start, in_view)
 
 
 def view_of(record: EventRecord, order: int, headers: Headers, view_ts: int | None = None) -> bytes:
@@ -114,7 +120,8 @@ def view_of(record: EventRecord, order: int, headers: Headers, view_ts: int | No
         record: The event.
         order: Where it is in the binlog.
         headers: Its headers.
-        view_ts: As for ``event_mark``; TiCDC's records do not say whether a snapshot has written them.
+        view_ts: The timestamp of the rows of the last view in TiCDC's protocol, whose records do not say whether a
+            snapshot has written them; None if it is not known.
     """
     if is_repair(headers):
         return b""
@@ -137,13 +144,22 @@ def events_since_last_view(
     Args:
         events: The events of equal rows, in any order.
         has_view: Whether the last snapshot has read the table, and so all changes that its view contains.
-        moving: Whether the stream writes events of equal rows to several partitions. Otherwise those in others than the
-            first one are of other hands: they count behind it, and no view there replaces the stream's.
+        moving: Whether the stream writes events of equal rows to several partitions. Otherwise those without a key in
+            others than the first one are of other hands: they count behind it, and no view there replaces the stream's.
     """
-    counted = (event for event in events if not (has_view and event.repeated))
-    ordered = _without_repeats(sorted(counted, key=lambda e: (e.order if moving else 0, e.partition, e.offset)))
-    views = (e.view for e in reversed(ordered) if e.view and (moving or e.partition == ordered[0].partition))
-    last = next(views, b"")
+    counted = [event for event in events if not (has_view and event.repeated)]
+    own = min((event.partition for event in counted if not event.keyed), default=0)
+    by_order = moving or any(event.keyed for event in counted)
+
+    def is_foreign(event: EqualRowEvent) -> bool:
+        return not moving and not event.keyed and event.partition != own
+
+    ordered = _without_repeats(
+        sorted(counted, key=lambda e: (is_foreign(e), e.order if by_order else 0, e.partition, e.offset))
+    )
+    views = [event.view for event in ordered if event.view and not is_foreign(event)]
+    known = [view for view in views if not view.startswith(_EARLIER)]
+    last = next(reversed(known or views), b"")
     first = next((index for index, event in enumerate(ordered) if last and event.view == last), 0)
     return ordered[first:]
 
@@ -332,6 +348,11 @@ class KeyState:
         }
         partitions.update(partition for partition, _ in self._left_tombstones())
         return partitions if self.row is None else partitions | {self.row_partition}
+
+    def may_be_other(self, last: KeyEvent | None) -> bool:
+        """Return whether another partition has a row of the last event's time, of which one is the table's."""
+        rivals = {values for _, _, order, values, _ in self.events if last is not None and 0 < order == last[2]}
+        return len(rivals - {None}) > 1 and self.row in rivals
 
     def has_delete_without_place(self) -> bool:
         """Return whether the last event of a partition is a delete that does not say when it was, as TiCDC's are."""

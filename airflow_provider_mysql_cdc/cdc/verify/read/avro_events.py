@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -167,6 +168,12 @@ def _base64(value: bytes) -> str:
     return b64encode(value).decode()
 
 
+def _finite(value: float) -> float:
+    if not math.isfinite(value):  # in JSON it would be null
+        raise ValueError(f"{value} is no number of the server")
+    return value
+
+
 def _record_converter(resolved: Mapping[str, Any]) -> Convert | None:
     converters = [(f["name"], convert) for f in resolved["fields"] if (convert := _converter(f["type"])) is not None]
     if not converters:
@@ -200,6 +207,8 @@ def _items_converter(resolved: Mapping[str, Any]) -> Convert | None:
 
 
 _CONVERTERS: Mapping[str, Callable[[Mapping[str, Any]], Convert | None]] = {
+    "float": lambda resolved: _finite,
+    "double": lambda resolved: _finite,
     "bytes": lambda resolved: _base64,
     "fixed": lambda resolved: _base64,
     "record": _record_converter,
@@ -317,10 +326,11 @@ class AvroPayloads:
         return mark, start, schema if isinstance(schema, ReadableSchema) else self._load(mark, schema)
 
     def _header_mark(self, headers: Headers) -> bytes:
-        mark = next((content for name, content in headers if name == self._header), None)
-        if mark is None:
-            raise UnreadableRecord(f"the record has no header {self._header} with the GUID of its schema")
-        return mark
+        marks = [content for name, content in headers if name == self._header]
+        if len(marks) != 1 or marks[0] is None:  # of several, one consumer takes the first, and another the last
+            found = "several headers" if len(marks) > 1 else "no header"
+            raise UnreadableRecord(f"the record has {found} {self._header} with the GUID of its schema")
+        return marks[0]
 
     def _load(self, mark: bytes, reason: str | None) -> ReadableSchema:
         """Return the schema that a record names.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     struct_forms,
 )
 from airflow_provider_mysql_cdc.cdc.verify.read.json_events import JsonWithSchemas, PlainJson
+from airflow_provider_mysql_cdc.cdc.verify.read.row_text import FORMS_MEMBER
 
 NO_CHANGE = ""
 """``op`` of tombstones and of messages that are no change events."""
@@ -38,6 +39,7 @@ _HEARTBEAT = {"ts_ms"}
 # A topic may have events of a contract that was configured before.
 _MEMBERS = frozenset({"before", "after", "source"}).union(m.name for c in CONTRACTS.values() for m in c.tail)
 _SOURCE_MEMBERS = frozenset(member.name for c in CONTRACTS.values() for member in c.source)
+_SOURCE_NUMBERS = ("pos", "row", "ts_ms")
 
 
 class PayloadReader(Protocol):
@@ -79,15 +81,23 @@ class EnvelopeEvents:
             raise UnreadableRecord("the value is no object")
         op = event.get("op")
         if not isinstance(op, str) or op not in _ROWS:
-            return _other_message(event)
+            _require_message(event)
+            return EventRecord(
+                NO_CHANGE, fields, None, None, _NO_SOURCE, None, key_forms, key_bytes=key, key_exact=exact
+            )
         rows = _ROWS[op]
         before, after, source = event.get("before"), event.get("after"), event.get("source")
         if not isinstance(source, dict):
             raise UnreadableRecord(f"the event of op {op} has no source")
         require_members(event, _MEMBERS, "the event")
         require_members(source, _SOURCE_MEMBERS, "source")
+        _require_numbers(source, _SOURCE_NUMBERS)
         for name, row, wanted in (("before", before, rows[0]), ("after", after, rows[1])):
-            if (row is not None and not isinstance(row, dict)) or wanted is (row is None):
+            if (
+                (row is not None and not isinstance(row, dict))
+                or wanted is (row is None)
+                or FORMS_MEMBER in (row or ())
+            ):
                 raise UnreadableRecord(_misfit(op, name, row, wanted))
         more = event.get("transaction"), key, exact
         return EventRecord(op, fields, before, after, source, forms, key_forms, 0, *more)
@@ -107,13 +117,27 @@ def require_members(members: Mapping[str, Any], known: Set[str], where: str) -> 
 def _misfit(op: str, name: str, row: Any, wanted: bool | None) -> str:
     if row is not None and not isinstance(row, dict):
         return f"{name} of the event of op {op} is no object"
+    if row is not None and wanted is not False:
+        return f"{name} of the event of op {op} has a member that no table has"
     return f"the event of op {op} has {'no' if wanted else 'a row'} {name}"
 
 
-def _other_message(event: Mapping[str, Any]) -> EventRecord:
-    """Return what a value says that is no change event: a message (op ``m``) or a heartbeat."""
+def _require_numbers(source: Row, names: Iterable[str]) -> None:
+    """Check the members by which events are ordered.
+
+    Raises:
+        UnreadableRecord: One is no number that the stream writes.
+    """
+    for name in names:
+        number = source.get(name)
+        if number is not None and (type(number) is not int or number < 0):
+            raise UnreadableRecord(f"{name} of the event's source is {number!r:.20}")
+
+
+def _require_message(event: Mapping[str, Any]) -> None:
+    """Check that a value that is no change event is a message (op ``m``) or a heartbeat."""
     if event.get("op") == "m" or event.keys() == _HEARTBEAT:
-        return EventRecord(NO_CHANGE, None, None, None, _NO_SOURCE)
+        return
     if "op" not in event:
         raise UnreadableRecord("the value is no change event: it has no op")
     raise UnreadableRecord(f"the value is no change event: its op is {event['op']!r:.20}")
@@ -145,6 +169,7 @@ class TicdcEvents:
         row, source, op = payload.value, _NO_SOURCE, "u"
         if _OPERATION in row:
             source = {name: row.pop(name) for name in _EXTENSION if name in row}
+            _require_numbers(source, _EXTENSION[1:])
             op = source[_OPERATION]
             if op not in _OPERATIONS:
                 raise UnreadableRecord(f"{_OPERATION} of the row is {op!r:.20}")

@@ -98,7 +98,14 @@ UNKNOWN_STRUCTURE = -1
 
 
 class UnreadableRecord(Exception):
-    """Raised with the reason why a record cannot be read as an event."""
+    """Raised with the reason why a record cannot be read as an event.
+
+    Args:
+        reason: The reason, perhaps with names that the record has, and so with halves of surrogate pairs.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason.encode(errors="backslashreplace").decode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Compaction and consumers by key compare the bytes of keys, so these have to be t
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -189,7 +190,8 @@ def parse_json(part: str, data: bytes) -> Any:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
         with suppress(ValueError, RecursionError):
-            return json.loads(data.decode(), parse_constant=_refuse)  # half a surrogate pair, which orjson refuses
+            # Half a surrogate pair, which orjson refuses.
+            return json.loads(data.decode(), parse_constant=_refuse, parse_float=_finite)
         raise UnreadableRecord(f"the {part} is not JSON: {error}") from error
 
 
@@ -215,6 +217,11 @@ def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(members):
         raise UnreadableRecord("the value has a member twice")
     return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text)
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from airflow_provider_mysql_cdc.cdc.model.records import Header, Headers
 
-_PLACE = re.compile(rb"(\d+)@(\d+)")
+_PLACE = re.compile(rb"(?<!\d)(\d{1,9})@(\d{1,18})(?!\d)")
 REPAIR_HEADER = "cdc-repair"
 """Header of every record that a repair writes: the id of its run."""
 

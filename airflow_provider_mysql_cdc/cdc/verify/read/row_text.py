@@ -12,6 +12,8 @@ import orjson
 MAX_VALUE_CHARACTERS = 1024
 """Longest text, or JSON of another value, that a comparison carries; of longer ones it carries a digest."""
 DIGEST_MARK = "blake2b:"
+"""What a digest begins with; a text that does is written as one."""
+_DIGEST = b'"' + DIGEST_MARK.encode()
 FORMS_MEMBER = "\0forms"
 """Member with the forms of values (``row_comparison``); no column has such a name."""
 
@@ -19,7 +21,7 @@ FORMS_MEMBER = "\0forms"
 def row_bytes(row: Mapping[str, Any]) -> bytes:
     """Return the canonical bytes of a row: JSON with sorted columns, in which long values are digests."""
     text = _dumps(row)
-    if len(text) <= MAX_VALUE_CHARACTERS:
+    if len(text) <= MAX_VALUE_CHARACTERS and _DIGEST not in text:
         return text
     return _dumps({name: value if name == FORMS_MEMBER else _shortened(value) for name, value in row.items()})
 
@@ -47,7 +49,7 @@ def _shortened(value: Any) -> Any:
     if isinstance(value, (int, float)) or value is None:
         return value
     text = value if isinstance(value, str) else _dumps(value).decode()
-    if len(text) <= MAX_VALUE_CHARACTERS:
+    if len(text) <= MAX_VALUE_CHARACTERS and not text.startswith(DIGEST_MARK):
         return value
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return f"{DIGEST_MARK}{digest}:{len(text)}"

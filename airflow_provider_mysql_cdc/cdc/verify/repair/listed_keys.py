@@ -189,9 +189,10 @@ class KeyLister:
                 if entry.kind is EntryKind.TRUNCATE:
                     self.reasons.append(_TRUNCATED)
                     return
-                has_view = has_view or (repeated is not None and view_order(entry.value) == repeated.view)
+                of_entry = EqualRowEvent.of_entry(entry)
+                has_view = has_view or (repeated is not None and view_order(of_entry.view) == repeated.view)
                 if (of_row := events.get(entry.key)) is not None:
-                    of_row.append(EqualRowEvent.of_entry(entry))
+                    of_row.append(of_entry)
                     records[place] = record
         moving = not chooses_partition_by_key(self.cfg, self.compared)
         for key, of_row in events.items():

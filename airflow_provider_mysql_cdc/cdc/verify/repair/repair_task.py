@@ -34,6 +34,7 @@ from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import Differenc
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import (
     ComparedTable,
     compared_table,
+    shared_topics,
     tables_by_topic,
 )
 from airflow_provider_mysql_cdc.cdc.verify.views.time_limit import time_limit
@@ -129,10 +130,11 @@ class RepairTask:
         """Return what was done."""
         topics = {suspects.topic for suspects in self._inputs.suspects}
         versions = {suspects.table: suspects.versions for suspects in self._inputs.suspects}
-        names = (n for n in sorted(self._reader.state.tables) if self._cfg.captures(n))
+        cfg, state = self._cfg, self._reader.state.tables
+        shared, names = shared_topics(cfg, state), (n for n in sorted(state) if cfg.captures(n))
         tables = {
-            name: compared_table(self._cfg, number, self._reader.state.tables[name], versions=versions.get(name))
-            for number, name in enumerate(n for n in names if record_topics.table_topic_name(self._cfg, n) in topics)
+            name: compared_table(cfg, number, state[name], versions=versions.get(name), shared=shared)
+            for number, name in enumerate(n for n in names if record_topics.table_topic_name(cfg, n) in topics)
         }
         outcomes = dict[TableId, TableOutcome]()
         for suspects in self._inputs.suspects:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
 
@@ -49,6 +50,7 @@ class RowIdentity:
         source: Where the identity is.
         fields: Fields of the table's own key.
         key_fields: Fields of the columns in the keys of its records.
+        shown: Those of them that rows show as keys do, without masks, for example.
         placeholders: Texts that stand for an unknown value.
         key_changes: Writes keys of earlier structures in the forms of now.
         row_changes: The same for rows.
@@ -57,6 +59,7 @@ class RowIdentity:
     source: IdentitySource
     fields: tuple[str, ...]
     key_fields: frozenset[str]
+    shown: frozenset[str]
     placeholders: frozenset[str]
     key_changes: FormChanges
     row_changes: FormChanges
@@ -98,6 +101,15 @@ class RowIdentity:
             return True
         row = record.after or record.before or {}
         return any(name in row for name in record.key.keys() - self.key_fields)
+
+    def has_own_key(self, record: EventRecord) -> bool:
+        """Return whether the record key of an event that ``message.key.columns`` chooses has the values of its row."""
+        key, row = record.key or {}, record.after or record.before or {}
+        pairs = ((key[name], row[name]) for name in self.shown & key.keys() & row.keys())
+        return all(
+            one == other or not {type(one), type(other)} <= {int, str} or is_placeholder(other, self.placeholders)
+            for one, other in pairs
+        )
 
     def is_named_by(self, record: EventRecord) -> bool:
         """Return whether an event with another key says the present one in its rows."""
@@ -152,10 +164,13 @@ def row_identity(cfg: ConnectorConfig, table: Table) -> RowIdentity:
     options = table_options.table_options(cfg, table)
     key_forms, row_forms = record_forms(cfg, table, options)
     own = {folded_name(name) for name in table.key_columns()}
+    of_key, of_row = key_columns(table, options), value_columns(table, options)
+    as_they_are = (c for c in of_row if options.treatment(c).change is None and options.custom(c) is None)
     return RowIdentity(
         identity_source(table, options),
         tuple(column_field(cfg, column) for column in table.columns if folded_name(column.name) in own),
-        frozenset(column_field(cfg, column) for column in key_columns(table, options)),
+        frozenset(column_field(cfg, column) for column in of_key),
+        frozenset(column_field(cfg, column) for column in as_they_are if column in of_key),
         compared_columns(cfg, table).placeholders,
         FormChanges(key_forms),
         FormChanges(row_forms),
@@ -254,6 +269,7 @@ def compared_table(
     table: Table,
     columns: ComparedColumns | None = None,
     versions: TableVersions | None = None,
+    shared: Container[str] = (),
 ) -> ComparedTable:
     """Return the description of a table.
 
@@ -263,6 +279,7 @@ def compared_table(
         table: Its structure.
         columns: Its columns as those have them who compare its rows; None for those of this structure.
         versions: The structures that it has had; None where events are not told apart by them.
+        shared: Topics to which transforms lead several tables (``shared_topics``).
     """
     current = compared_columns(cfg, table)
     columns = columns or current
@@ -279,7 +296,7 @@ def compared_table(
         identity,
         columns,
         FormCarrier(columns),
-        topic == topic_names.topic_name(cfg[F.TOPIC_PREFIX], table.id),
+        topic == topic_names.topic_name(cfg[F.TOPIC_PREFIX], table.id) and topic not in shared,
         table_options.table_options(cfg, table).key_fields,
         unchanged,
         None if unchanged or current.has_schemas else {**current.forms, **current.declared},
@@ -311,6 +328,23 @@ class TopicTables:
         named = named_table(self.compared, record.key)
         return None if named is None else named.number
 
+    def require_key(self, record: EventRecord, number: int | None) -> None:
+        """Check that a record does not have the key of a row that it is not about: consumers by key lose that row.
+
+        Args:
+            record: An event, or a message that is none.
+            number: The number of the event's table.
+
+        Raises:
+            UnreadableRecord: It has.
+        """
+        key = record.key or {}
+        if not record.op and any(t.identity.key_fields and t.identity.key_fields <= key.keys() for t in self.compared):
+            raise UnreadableRecord("it is no change event, and has the key of a row")
+        named = named_table(self.compared, key)
+        if record.op and named is not None and named.number != number:
+            raise UnreadableRecord(f"its key says that it is of table {named.table.id}")
+
     def require_own(self, record: EventRecord, topic_of: Callable[[TableId], str]) -> None:
         """Check that an event of a table that is not compared may be in the topic.
 
@@ -320,6 +354,14 @@ class TopicTables:
         db, table = record.source.get("db"), record.source.get("table")
         if record.op and db and table and topic_of(TableId(str(db), str(table))) != self.topic:
             raise UnreadableRecord(f"it is an event of table {db}.{table}, which has another topic")
+
+
+def shared_topics(cfg: ConnectorConfig, tables: Iterable[TableId]) -> Set[str]:
+    """Return the topics to which transforms lead several of all tables."""
+    if not cfg[F.TRANSFORMS]:  # otherwise two tables have two topics, or are refused
+        return frozenset()
+    topics = Counter(record_topics.table_topic_name(cfg, table) for table in tables if cfg.captures(table))
+    return {topic for topic, number in topics.items() if number > 1}
 
 
 def named_table(tables: Iterable[ComparedTable], key: Row | None) -> ComparedTable | None:

@@ -7,7 +7,7 @@ name of another one.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -93,11 +93,63 @@ class RepeatedRange:
         if not self.start <= source_order(source) < self.view:
             return False
         gtid = source.get("gtid")
-        return not (self.gtids and isinstance(gtid, str)) or GtidSet.parse(self.gtids).contains(gtid)
+        try:
+            return not (self.gtids and isinstance(gtid, str)) or GtidSet.parse(self.gtids).contains(gtid)
+        except ValueError:  # other hands have written it
+            return False
 
     def is_view(self, event: EventRecord) -> bool:
         """Return whether an event is a row that the view has shown."""
         return event.op == "r" and source_order(event.source) == self.view
+
+
+@dataclass(frozen=True, slots=True)
+class KnownViews:
+    """Tell rows of the views in which the stream has read a table from those that other hands have written.
+
+    The ledger knows the last snapshot, and the ad-hoc ones.
+
+    Args:
+        file: The binlog file of the last snapshot's view, as its rows say it.
+        pos: Its position.
+        ts_ms: Its time.
+        since_ms: From when on the ledger knows all views.
+        ad_hoc: First and last time of the views of each ad-hoc snapshot of the table.
+    """
+
+    file: str
+    pos: int
+    ts_ms: int
+    since_ms: int
+    ad_hoc: Sequence[tuple[int, int]] = ()
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """File, position and time of the last snapshot's view."""
+        return self.file, self.pos, self.ts_ms
+
+    def has(self, source: Row) -> bool:
+        """Return whether a row says that it is of one of them, given the source block of its event."""
+        is_last = (source.get("file"), source.get("pos"), source.get("ts_ms")) == self.place
+        return is_last or self.is_ad_hoc(source)
+
+    def is_ad_hoc(self, source: Row) -> bool:
+        """Return whether a row says that it is of an ad-hoc snapshot."""
+        ts_ms = source.get("ts_ms") or 0
+        return any(begin <= ts_ms <= end for begin, end in self.ad_hoc)
+
+    def is_later(self, source: Row, order_of: Callable[[Row], int]) -> bool:
+        """Return whether a row says a view that the ledger would know.
+
+        Args:
+            source: The source block of its event.
+            order_of: Returns a number that orders such blocks.
+        """
+        ts_ms = source.get("ts_ms")
+        if not ts_ms:  # before Debezium 0.10 rows of a snapshot had no time
+            return False
+        last = order_of({"file": self.file, "pos": self.pos, "ts_ms": self.ts_ms})
+        return bool(order_of(source) >= last and ts_ms >= self.since_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +163,12 @@ class TableVersions:
         moved_back: Where the stream was moved back to, before an earlier description of its structures, as
             ``source_place`` orders places; None if it was not.
         repeated: What was read again of the past of the last snapshot; None if nothing was.
+        views: The views that the ledger knows; None if it has none.
         unplaced: In place of ``versions`` the structures, where events do not say their place, as in TiCDC's
             protocol.
         began_ms: When the history was begun, which may have been recorded anew; None if it is empty.
+        described_once: Whether one snapshot alone has its view where the first structure begins.
+        key_ids: Ids of the schemas that keys in Avro begin with; empty where they do not.
     """
 
     versions: tuple[StructureVersion, ...]
@@ -121,30 +176,37 @@ class TableVersions:
     view_ts: int | None = None
     moved_back: int | None = None
     repeated: RepeatedRange | None = None
+    views: KnownViews | None = None
     unplaced: tuple[StructureVersion, ...] = ()
     began_ms: int | None = None
+    described_once: bool = True
+    key_ids: frozenset[int] = frozenset()
 
     def without_places(self, view_ts: int | None) -> TableVersions:
         """Return the structures alone."""
-        return TableVersions((), view_ts=view_ts, unplaced=self.versions, began_ms=self.began_ms)
+        ids, began_ms = self.key_ids, self.began_ms
+        return TableVersions((), view_ts=view_ts, unplaced=self.versions, began_ms=began_ms, key_ids=ids)
 
-    def with_view(self, view: BinlogOffset) -> TableVersions:
-        """Return the versions with what was read again of a snapshot's past."""
-        place = place_order(view)
+    def with_view(self, view: BinlogOffset, known: KnownViews | None = None) -> TableVersions:
+        """Return the versions with the views that the ledger knows, and what was read again of the last one's past."""
+        place, found = place_order(view), replace(self, views=known)
         if self.moved_back is None or not self.one_binlog or self.moved_back >= place:
-            return self
-        return replace(self, repeated=RepeatedRange(self.moved_back, place, view.gtids or ""))
+            return found
+        return replace(found, repeated=RepeatedRange(self.moved_back, place, view.gtids or ""))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        repeated = self.repeated
+        repeated, views = self.repeated, self.views
         return {
             "versions": [version.to_json() for version in self.versions],
             "one_binlog": self.one_binlog,
             "view_ts": self.view_ts,
             "moved_back": self.moved_back,
             "began_ms": self.began_ms,
+            "described_once": self.described_once,
+            "key_ids": sorted(self.key_ids),
             "repeated": None if repeated is None else [repeated.start, repeated.view, repeated.gtids],
+            "views": None if views is None else [*views.place, views.since_ms, *map(list, views.ad_hoc)],
             "unplaced": [version.to_json() for version in self.unplaced],
         }
 
@@ -157,7 +219,13 @@ class TableVersions:
         )
         view_ts, moved_back, began_ms = map(record.integer_or_none, _PLACES)
         repeated = None if data["repeated"] is None else RepeatedRange(*data["repeated"])
-        return cls(versions, record.flag("one_binlog"), view_ts, moved_back, repeated, unplaced, began_ms)
+        views = None
+        if data["views"] is not None:
+            file, pos, ts_ms, since_ms, *ad_hoc = data["views"]
+            views = KnownViews(file, pos, ts_ms, since_ms, [(first, last) for first, last in ad_hoc])
+        one_binlog, once = map(record.flag, ("one_binlog", "described_once"))
+        facts = moved_back, repeated, views, unplaced, began_ms, once, frozenset(record.values("key_ids"))
+        return cls(versions, one_binlog, view_ts, *facts)
 
 
 def read_versions(
@@ -193,6 +261,7 @@ def find_versions(
         if not replayed.add(record):
             continue
         if record.snapshot:  # one description of all tables in many records
+            found.note_epoch(record)
             if record.position != described:
                 found.note_description(record.position)
             described = record.position
@@ -208,6 +277,8 @@ class _FoundVersions:
 
     def __init__(self, tables: Collection[TableId]) -> None:
         self._tables = tables
+        self._first: BinlogOffset | None = None
+        self._epochs: set[int] = set()
         self._versions: dict[TableId, list[StructureVersion]] = {}
         self._last: dict[TableId, Table | None] = {}
         self._changes: list[BinlogOffset] = []
@@ -222,6 +293,12 @@ class _FoundVersions:
         if last is not None and comparable(last, position) and moves_back(last, position):
             places = [place_order(position)] + ([] if self._moved_back is None else [self._moved_back])
             self._moved_back = min(places)
+
+    def note_epoch(self, record: HistoryRecord) -> None:
+        """Add the snapshot of a description, if it is at the place of the first one."""
+        self._first = self._first or record.position
+        if record.position == self._first:
+            self._epochs.add(record.epoch)
 
     def note_record(self, record: HistoryRecord) -> None:
         """Add a record's server, which the stream may have left: its events are still in the topics; and its time."""
@@ -261,8 +338,11 @@ class _FoundVersions:
         in_order = all(comparable(a, b) and not moves_back(a, b) for a, b in pairwise(places))
         one_binlog = len(servers) <= 1 and in_order
         versions = {name: tuple(self._versions.get(name, ())) for name in self._tables}
-        facts = one_binlog, None, self._moved_back
-        return {name: TableVersions(each, *facts, began_ms=self._began_ms) for name, each in versions.items()}
+        facts, once = (one_binlog, None, self._moved_back), len(self._epochs) <= 1
+        return {
+            name: TableVersions(each, *facts, began_ms=self._began_ms, described_once=once)
+            for name, each in versions.items()
+        }
 
 
 def renamed_columns(statement: HistoryRecord, table: TableId, before: Table) -> tuple[tuple[str, str], ...]:

@@ -44,8 +44,10 @@ class WrittenStructures:
         self._added = AddedColumns(cfg, table, self._now, versions.versions or versions.unplaced, self._declared)
         self._key_now = record_forms(cfg, table, table_options.table_options(cfg, table))[0]
         self._versions, self.one_binlog = versions.versions, versions.one_binlog
-        self.view_ts, self.repeated = versions.view_ts, versions.repeated
+        self.view_ts, self.repeated, self.views = versions.view_ts, versions.repeated, versions.views
         self._began_ms = versions.began_ms or 0
+        self._key_marks = frozenset(b"\0" + number.to_bytes(4, "big") for number in versions.key_ids)
+        self._read_once = versions.described_once
         self._begins = [place_order(version.position) for version in versions.versions]
         self._forms: dict[int, tuple[Forms, Forms]] = {}
         self._same: dict[int, frozenset[str]] = {}
@@ -96,6 +98,8 @@ class WrittenStructures:
             return True
         if event.after is not None and not any(fields <= event.key.keys() for fields in self._key_sets):
             return False
+        if self._key_marks and event.key_bytes is not None and event.key_bytes[:5] not in self._key_marks:
+            return False
         try:
             self._schemas.require("key", event.key_forms)
         except UnreadableRecord:
@@ -115,6 +119,17 @@ class WrittenStructures:
     def shows_view(self, event: EventRecord, headers: Headers) -> bool:
         """Return whether an event says that the last snapshot has read rows of the table, whose past was read again."""
         return self.repeated is not None and self.repeated.is_view(event) and not is_repair(headers)
+
+    def changes_by_key(self, event: EventRecord) -> bool:
+        """Return whether an event says by the key that its table had then which row it changes, and not by the row."""
+        return bool(self._unplaced) and event.key is not None and any(self._key_sets)
+
+    def reads_again(self, event: EventRecord) -> bool:
+        """Return whether an event may be a row that the topic had already, read once more by a snapshot."""
+        if event.op != "r" or not (self._begins and self.one_binlog and self._read_once):
+            return event.op == "r"
+        is_ad_hoc = self.views is not None and self.views.is_ad_hoc(event.source)
+        return is_ad_hoc or source_order(event.source) != self._begins[0]
 
     def is_before_history(self, event: EventRecord) -> bool:
         """Return whether the history does not say what the table was like then, because it was recorded anew."""

@@ -56,6 +56,12 @@ def test_a_view_in_another_partition_than_the_stream_s_replaces_nothing() -> Non
     assert count_rows([view, view._replace(offset=9, view=b"20/9"), other], moving=False) == 2
 
 
+def test_a_view_from_before_the_last_snapshot_replaces_none_that_the_ledger_knows() -> None:
+    earlier, known = EqualRowEvent(0, 5, True, b"<10/7"), EqualRowEvent(0, 6, True, b"20/9")
+    assert count_rows([change(1, 0), earlier]) == 1 == count_rows([earlier, known])
+    assert count_rows([known, earlier._replace(offset=7)]) == 2
+
+
 def test_events_of_several_partitions_are_in_the_order_of_their_times() -> None:
     earlier, view = change(0, 0)._replace(partition=2, order=3), EqualRowEvent(0, 9, True, b"5", order=5)
     assert count_rows([earlier, view]) == 1

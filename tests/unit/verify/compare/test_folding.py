@@ -1,5 +1,6 @@
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from kit.cases import for_each
@@ -84,7 +85,7 @@ def test_a_truncate_deletes_what_was_written_before_it() -> None:
 
 def test_rows_without_a_key_are_counted() -> None:
     def keyless(kind: EntryKind, key: bytes, times: int = 1, first: int = 0) -> list[FoldEntry]:
-        return [FoldEntry(0, kind, 0, first + offset, 0, key, b"") for offset in range(times)]
+        return [FoldEntry(0, kind, 0, first + offset, 0, key, b"\0") for offset in range(times)]
 
     equal = [
         *keyless(EntryKind.ADDED, A, 3),
@@ -99,7 +100,7 @@ def test_rows_without_a_key_are_counted() -> None:
 @pytest.mark.req("EVT-08")
 def test_rows_without_a_key_are_counted_from_their_last_view_on() -> None:
     def event(offset: int, key: bytes, view: bytes = b"", kind: EntryKind = EntryKind.ADDED) -> FoldEntry:
-        return FoldEntry(0, kind, 0, offset, 0, key, view)
+        return FoldEntry(0, kind, 0, offset, 0, key, b"\0" + view)
 
     kept = [FoldEntry(0, EntryKind.KEYLESS_ROW, 0, 0, 0, A, b"")] * 2
     first, change = [event(1, A, b"5/1"), event(2, A, b"5/1"), event(3, A, b"5/1")], event(5, A, b"", EntryKind.REMOVED)
@@ -256,6 +257,20 @@ def test_a_delete_without_a_place_may_be_the_last_event_of_a_row_in_several_part
         folded.add(spread)
         counts = folded.result().counts[0]
         assert (counts.differences, counts.undecided) == (found, len(moving))
+
+
+def test_of_rows_of_one_time_in_several_partitions_none_is_known_to_be_the_last() -> None:
+    def undecided(*values: bytes, order: int = 7) -> tuple[Any, int]:
+        events = [alive(b"k", 1, partition=p)._replace(order=order, value=v) for p, v in enumerate(values)]
+        folded = BucketFold(lambda table, a, b: RowDifference(("v",)), 10, moving=frozenset({0}))
+        folded.add([row(b"k")._replace(value=b'{"v":1}'), *events])
+        counts = folded.result().counts[0]
+        return counts.differences, counts.undecided
+
+    for values in ((b'{"v":1}', b'{"v":2}'), (b'{"v":2}', b'{"v":1}')):
+        assert undecided(*values) == ({}, 1), values
+    assert undecided(b'{"v":1}', b'{"v":1}') == ({}, 0)
+    assert undecided(b'{"v":2}', b'{"v":3}') == ({Kind.DIFFERING: 1}, 0)
 
 
 def test_events_that_do_not_say_the_present_key_may_be_of_any_row_until_the_key_was_changed() -> None:

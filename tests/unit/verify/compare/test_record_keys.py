@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from kit.cases import for_each
 from kit.table_records import TableRecords
 
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.compare.event_entries import RecordKeys, is_raw, raw_identity
+from airflow_provider_mysql_cdc.cdc.verify.part_readers import LoneTombstones
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind
 from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import event_reader
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import REPAIR_HEADER
 from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_values
-from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable, compared_table
+from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import (
+    ComparedTable,
+    TopicTables,
+    compared_table,
+    shared_topics,
+)
 
 pytestmark = pytest.mark.quick
 
@@ -90,6 +99,49 @@ def test_a_repair_s_tombstone_settles_its_key() -> None:
     assert entry(keys(), b"\xff", None, MARK).kind is EntryKind.REPAIRED
     assert entry(keys(), b"\xff", None).kind is EntryKind.UNREADABLE
     assert entry(keys(), b"\xff", b"damaged", MARK).kind is EntryKind.UNREADABLE
+
+
+def test_a_record_must_not_have_the_key_of_a_row_that_it_is_not_about() -> None:
+    records = TableRecords(KEYED, PLAIN | NAMED)
+    compared = compared_table(records.cfg, 0, records.table)
+    topic = TopicTables({compared.table.id: 0}, "all", (compared,))
+    own = {"id": 5, "__dbz__physicalTableIdentifier": "p.shop.t"}
+    message, event = (EventRecord(op, own, None, None, {}) for op in ("", "c"))
+    topic.require_key(event, 0)
+    topic.require_key(replace(message, key={"serverName": "p"}), None)
+    for wrong, number in ((message, None), (event, None), (event, 1)):
+        with pytest.raises(UnreadableRecord):
+            topic.require_key(wrong, number)
+
+
+def test_tables_share_a_topic_whose_name_is_that_of_one_of_them() -> None:
+    into_t = {
+        "transforms": "r",
+        "transforms.r.type": "org.apache.kafka.connect.transforms.RegexRouter",
+        "transforms.r.regex": "(.*)\\.u",
+        "transforms.r.replacement": "$1.t",
+    }
+    for properties, alone in ((into_t, False), ({}, True)):
+        records = TableRecords(KEYED, PLAIN | properties)
+        shared = shared_topics(records.cfg, [records.table.id, TableId(records.table.id.db, "u")])
+        assert compared_table(records.cfg, 0, records.table, shared=shared).alone is alone
+
+
+def test_a_tombstone_behind_no_delete_of_its_key_is_of_other_hands() -> None:
+    def told(*ops: str, start: int = 0, key: bytes | None = b"k", headers: Any = ()) -> list[bool]:
+        tombstones, found = LoneTombstones(start), []
+        for offset, op in enumerate(ops, start):
+            record = TopicRecord(0, offset, key, b"x" if op else None, 0, headers)
+            try:
+                tombstones.require_delete(EventRecord(op, {}, None, None, {}), record)
+                found.append(True)
+            except UnreadableRecord:
+                found.append(False)
+        return found
+
+    assert told("c", "d", "", "", "u", "") == [True, True, True, False, True, False]
+    assert told("", "") == [False, False] and told("", "", start=9) == [True, False], "its delete may be before"
+    assert told("", key=None) == told("", headers=MARK) == [True]
 
 
 def settled(of: RecordKeys, key: bytes | None, value: bytes | None = None, number: Any = None) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     ValueForm,
     row_forms,
 )
+from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import settled_places
+from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes, stored_row
 
 pytestmark = pytest.mark.quick
 
@@ -166,6 +169,7 @@ def test_guids_in_headers_name_schemas(part: str) -> None:
     assert (row.key, row.after) == ({"id": 5}, ROW)
     others = [(name, data) for name, data in headers if name != f"__{part}_schema_id"]
     assert reason(reader, key, value, others).startswith(f"the record has no header __{part}_schema_id")
+    assert reason(reader, key, value, [*headers, *headers]).startswith("the record has several headers __key_schema_id")
     for wrong in (b"", b"\x02" + bytes(16), b"\x01" + bytes(15)):
         assert f"header __{part}_schema_id" in reason(reader, key, value, [*others, (f"__{part}_schema_id", wrong)])
     unknown = [*others, (f"__{part}_schema_id", b"\x01" + bytes(15) + b"\x09")]
@@ -203,7 +207,7 @@ HEARTBEAT = (b'{"serverName":"p"}', b'{"ts_ms":1}')
 def test_messages_that_are_no_change_events() -> None:
     reader = reader_of(TableRecords(CREATE, PLAIN))
     for record in (HEARTBEAT, (b"{}", json.dumps({"op": "m", "ts_ms": 1, "message": {}}).encode())):
-        assert reader.read(*record) == EventRecord("", None, None, None, {})
+        assert reader.read(*record) == EventRecord("", json.loads(record[0]), None, None, {})
 
 
 EVENT = {"before": None, "after": {"id": 1}, "source": SOURCE, "op": "c", "ts_ms": 1}
@@ -222,6 +226,10 @@ EVENT = {"before": None, "after": {"id": 1}, "source": SOURCE, "op": "c", "ts_ms
         ({"op": "d"}, "the event of op d has a row after"),
         ({"source": None}, "the event of op c has no source"),
         ({"op": "t"}, "the event of op t has a row after"),
+        ({"after": {"\0forms": 1}}, "after of the event of op c has a member that no table has"),
+        ({"source": SOURCE | {"pos": -1}}, "pos of the event's source is -1"),
+        ({"source": SOURCE | {"ts_ms": "1"}}, "ts_ms of the event's source is '1'"),
+        ({"\ud800": 1}, "the event has members that the stream does not write: \\ud800"),
     ],
 )
 def test_what_is_no_event_is_unreadable(change: dict[str, Any], text: str) -> None:
@@ -237,6 +245,7 @@ def test_what_is_no_event_is_unreadable(change: dict[str, Any], text: str) -> No
         (b'{"id":1}', b"\x00\x00\x00\x00\x07\x00", "the value is not JSON"),
         (b'{"id":1}', json.dumps(EVENT).encode("utf-16"), "the value is not JSON"),
         (b'{"id":1}', b'{"op":NaN}', "the value is not JSON"),
+        (b'{"id":1}', b'{"op":"c","s":"\\ud800","v":1e999}', "the value is not JSON"),
         (b'{"id":1}', b'{"op":"d","op":"c"}', "the value has a member twice"),
         (b'{"id":1}', b'{"op":"c","after":{"v":1, "v":1}}', "the value has a member twice"),
         (b'{"id":1}', b'{"op":"c","s":"\\ud800","after":{"v":1,"v":2}}', "the value has a member twice"),
@@ -250,6 +259,26 @@ def test_what_is_no_event_is_unreadable(change: dict[str, Any], text: str) -> No
 )
 def test_what_is_no_json_is_unreadable(key: bytes | None, value: bytes | None, text: str) -> None:
     assert reason(reader_of(TableRecords(CREATE, PLAIN)), key, value).startswith(text)
+
+
+def test_a_number_that_is_none_is_no_null() -> None:
+    records = TableRecords("CREATE TABLE t (id INT PRIMARY KEY, v DOUBLE)", TICDC)
+    key, value, _ = records.row("1", "2.5")
+    two = struct.pack("<d", 2.5)
+    assert value is not None and value.count(two) == 1
+    for wrong in ("nan", "inf"):
+        damaged = value.replace(two, struct.pack("<d", float(wrong)))
+        assert f"{wrong} is no number of the server" in reason(reader_of(records), key, damaged)
+
+
+def test_a_repair_s_header_names_places_that_there_can_be() -> None:
+    header = (("cdc-repair-settles", b"x@y,1@2,99999999999999999999999@5,3@99999999999999999999999,4@5"),)
+    assert list(settled_places(header)) == [(1, 2), (4, 5)]
+
+
+def test_a_text_that_looks_like_a_digest_is_no_digest() -> None:
+    long = row_bytes({"v": "x" * 2000})
+    assert row_bytes(stored_row(long)) != long != row_bytes({"v": "x" * 2001})
 
 
 def test_half_a_surrogate_pair_is_read_and_columns_may_be_called_schema_and_payload() -> None:

@@ -24,7 +24,11 @@ from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
 )
 from airflow_provider_mysql_cdc.cdc.verify.read.source_place import position_order, source_order, time_order
 from airflow_provider_mysql_cdc.cdc.verify.structures.added_columns import UNKNOWN_FORM
-from airflow_provider_mysql_cdc.cdc.verify.structures.structure_versions import TableVersions, find_versions
+from airflow_provider_mysql_cdc.cdc.verify.structures.structure_versions import (
+    KnownViews,
+    TableVersions,
+    find_versions,
+)
 from airflow_provider_mysql_cdc.cdc.verify.structures.written_structures import WrittenStructures
 
 pytestmark = pytest.mark.quick
@@ -147,6 +151,41 @@ def test_a_description_at_an_earlier_place_says_that_the_stream_was_moved_back()
     prepared_before = event(300, gtid=f"{ONE}:8").source
     assert not repeated.has(prepared_before) and repeated.has({**prepared_before, "gtid": f"{ONE}:7"})
     assert not versions(first, again, until=BinlogOffset("b.000001", 900, None, OTHER)).with_view(view).repeated
+
+
+def test_a_view_that_the_ledger_would_know_is_of_other_hands_if_it_does_not() -> None:
+    """It knows the last snapshot's and those of ad-hoc ones, and none of earlier snapshots."""
+    view = BinlogOffset("b.000001", 500, None, ONE)
+    found = versions(statement(100, CREATE)).with_view(
+        view, KnownViews("b.000001", 500, 7_000, 7_000, [(9_001, 9_005)])
+    )
+    assert TableVersions.from_json(found.to_json()) == found
+    views = found.views
+
+    def told(pos: int, ts_ms: Any, order: Any = source_order) -> tuple[bool, bool]:
+        assert views is not None
+        source = {"file": "b.000001", "pos": pos, "ts_ms": ts_ms}
+        return views.has(source), views.is_later(source, order)
+
+    assert [told(500, 7_000), told(800, 9_003)] == [(True, True)] * 2
+    for order in (source_order, time_order):
+        earlier = [told(400, 6_000, order), told(500, 6_000, order), told(500, 0, order), told(500, None, order)]
+        assert earlier == [(False, False)] * 4, order
+        assert [told(500, 8_000, order), told(700, 9_006, order)] == [(False, True)] * 2, order
+
+
+def test_a_row_that_no_first_view_has_shown_may_have_been_in_the_topic() -> None:
+    first = [statement(100, "SET character_set_server=utf8mb4", snapshot=True), statement(100, CREATE, snapshot=True)]
+    again = [replace(record, epoch=3) for record in first]
+    once, twice = versions(*first), versions(*first, *again)
+    reads = [replace(event(pos), op=op) for pos, op in ((100, "r"), (100, "c"), (150, "r"))]
+    assert [written(once).reads_again(each) for each in reads] == [False, False, True]
+    assert [written(twice).reads_again(each) for each in reads] == [True, False, True]
+    ad_hoc = once.with_view(BinlogOffset("b.000001", 100, None, ONE), KnownViews("b.000001", 100, 1, 1, [(5, 5)]))
+    of_ad_hoc = replace(reads[0], source=reads[0].source | {"ts_ms": 5})
+    assert [written(ad_hoc).reads_again(each) for each in (of_ad_hoc, reads[0])] == [True, False]
+    until = BinlogOffset("b.000001", 9999, None, OTHER)
+    assert written(versions(*first, until=until)).reads_again(reads[0])
 
 
 def test_an_event_has_the_columns_and_the_key_of_a_structure_that_its_table_had() -> None:
