@@ -9,11 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import TopicPartition
 from kit.incremental_rig import FLAT, ask_for, books
 from kit.repairs import LOGGED, UNLOGGED, verdict
 from kit.signals import send
 from kit.sql import execute
+from kit.verify_reads import before_reading
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import state_changes
@@ -135,3 +137,25 @@ def test_a_verdict_stays_until_its_table_is_judged_again(
     execute(root, f"DROP TABLE `{database}`.b")
     assert pipeline.verify().verdict == "equal"
     assert shown()[1] == f"Every topic of {prefix} equals its table: 3 tables compared."
+
+
+def test_a_topic_whose_first_records_are_deleted_while_it_is_read_is_not_compared(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for table, key in (("a", "PRIMARY KEY"), ("plain", ""), ("other", "PRIMARY KEY")):
+        name = f"`{database}`.{table}"
+        execute(root, f"CREATE TABLE {name} (id INT {key})", f"INSERT INTO {name} VALUES (1), (2)")
+    pipeline.snapshot()
+    deleted = list[bool]()
+
+    def delete_once(topic: str) -> None:
+        if not deleted:
+            deleted.append(True)
+            delete_records(pipeline, root, database)
+
+    before_reading(monkeypatch, delete_once)
+    verdicts = {v.table.partition(".")[2]: v for v in pipeline.verify().tables}
+    assert deleted and verdicts["other"].verdict is VerdictKind.EQUAL
+    for table in ("a", "plain"):
+        assert verdicts[table].verdict is VerdictKind.NOT_JUDGED
+        assert "deleted while they were read" in verdicts[table].unknown[0]

@@ -11,7 +11,12 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from airflow_provider_mysql_cdc.cdc.sink.client_errors import ClientErrors
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_consumer
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import to_sink_error
-from airflow_provider_mysql_cdc.cdc.sink.topic_reader import IGNORED_ERRORS, HiddenByTransaction, no_progress_error
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import (
+    IGNORED_ERRORS,
+    HiddenByTransaction,
+    RecordsDeleted,
+    no_progress_error,
+)
 
 _MOST_MESSAGES = 100
 """Messages that one call fetches from the client; with 200, each takes a quarter more CPU (measured)."""
@@ -31,6 +36,7 @@ def read_message_lists(
 
     Raises:
         HiddenByTransaction: No record comes any more.
+        RecordsDeleted: The first offset is not there any more.
         SinkError: Kafka refuses.
     """
     start, end = bounds
@@ -85,6 +91,10 @@ def _without_ends(fetched: list[Message], topic: str, position: int) -> tuple[li
             continue
         if error.code() == KafkaError._PARTITION_EOF:
             position = max(position, message.offset())
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise RecordsDeleted(
+                "its first records were deleted while they were read (retention, or by hand); verify again"
+            )
         elif not error.retriable() and error.code() not in IGNORED_ERRORS:
             raise to_sink_error(error, "while reading a topic", where=f"topic {topic}")
     return records, max(position, records[-1].offset() + 1) if records else position

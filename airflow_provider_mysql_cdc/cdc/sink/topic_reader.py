@@ -57,6 +57,10 @@ def to_record(message: Message) -> TopicRecord:
     )
 
 
+class RecordsDeleted(Exception):
+    """Raised with the reason where records are gone that were there when the reading of a topic was planned."""
+
+
 class HiddenByTransaction(Exception):
     """Raised inside the sink when an open transaction hides later records; becomes a SinkConnectionError."""
 

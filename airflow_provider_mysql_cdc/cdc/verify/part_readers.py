@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
 from airflow_provider_mysql_cdc.cdc.job.schema_texts import ask_driver_for_texts
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Block
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, to_record
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import RecordsDeleted, TopicRecord, to_record
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_condition
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_blocks
@@ -283,6 +283,14 @@ class TopicReader:
                 task.blocks.add(entry)
                 yield from task.take_full()
             return
+        try:
+            yield from self._read_records(part)
+        except RecordsDeleted as error:
+            for name in self._by_topic[part.topic].tables:
+                task.channel.call(TABLE_UNREAD, UnreadTable(name.db, name.table, str(error)))
+
+    def _read_records(self, part: TopicRange) -> Iterator[Block]:
+        task = self._task
         (number, *others) = self._by_topic[part.topic].tables.values()
         only = None if others else next(each for each in task.tables.values() if each.number == number)
         if only is not None and (checksums := task.checksums.of_table(only)) is not None:

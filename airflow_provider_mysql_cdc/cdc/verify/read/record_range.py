@@ -42,6 +42,7 @@ def read_messages(cfg: ConnectorConfig, topic: str, partition: int, bounds: tupl
         bounds: First offset and the offset after the last record; no open transaction is before that.
 
     Raises:
+        RecordsDeleted: The first offset is not there any more.
         SinkError: Kafka refuses, or gives nothing for ``READ_TIMEOUT_S``.
     """
     with _naming_silence(cfg, topic):
