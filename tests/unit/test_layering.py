@@ -17,7 +17,8 @@ PACKAGE = "airflow_provider_mysql_cdc"
 CORE_MAY = {
     "model": {"model"},
     "metrics": {"model", "metrics"},
-    "config": {"model", "config"},
+    "transforms": {"model", "transforms"},
+    "config": {"model", "transforms", "config"},
     "binlog": {"model", "config", "binlog"},
     "ddl": {"model", "config", "ddl"},
     "decode": {"model", "config", "ddl", "binlog", "decode"},

@@ -25,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.model.registry_settings import RegistrySetti
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.model.topic_transforms import Destination
+from airflow_provider_mysql_cdc.cdc.transforms.chain import TransformChain
 
 T = TypeVar("T")
 
@@ -185,20 +186,40 @@ class ConnectorConfig:
             ConfigError: Kafka does not allow the new name, or the topic is one that this provider needs for itself.
         """
         destination = self.families.transforms.route(topic)
-        if destination.topic == topic:
-            return destination
+        if destination.topic != topic:
+            self.require_for_events(destination.topic, topic)
+        return destination
+
+    def require_for_events(self, topic: str, source: str) -> None:
+        """Check the name of a topic that transforms have chosen.
+
+        Args:
+            topic: The name.
+            source: The name before them.
+
+        Raises:
+            ConfigError: Kafka does not allow the name, or the topic is one that this provider needs for itself.
+        """
         what = ""
-        if not _TOPIC.fullmatch(destination.topic) or destination.topic in (".", ".."):
+        if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
             what = "is no topic name that Kafka allows"
-        elif destination.topic in (self.ledger_topic, self.history_topic, self[F.DEAD_LETTER_TOPIC]):
+        elif topic in (self.ledger_topic, self.history_topic, self[F.DEAD_LETTER_TOPIC]):
             what = "is not for events: it is the ledger, the schema history or the dead letters"
         if what:
             raise ConfigError(
-                f"{F.TRANSFORMS.name} routes to {destination.topic!r}, which {what}",
-                where=f"records of topic {topic}",
+                f"{F.TRANSFORMS.name} routes to {topic!r}, which {what}",
+                where=f"records of topic {source}",
                 remedy="correct the replacement, or narrow the regular expression of the transform",
             )
-        return destination
+
+    @property
+    def chain(self) -> TransformChain | None:
+        """The transforms that are applied to each record; None where there are none, or only renamed topics."""
+        return self.families.chain
+
+    def behind_chain(self) -> ConnectorConfig:
+        """Return the configuration of the records behind the chain: the converters as they were given."""
+        return self if self.chain is None else replace(self, values=self.families.behind_chain)
 
     @property
     def filters_gtid_sources(self) -> bool:

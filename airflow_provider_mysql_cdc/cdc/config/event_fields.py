@@ -20,6 +20,13 @@ from airflow_provider_mysql_cdc.cdc.config.source_fields import TOPIC_PREFIX
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 AVRO_CONVERTER = "io.confluent.connect.avro.AvroConverter"
+STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
+BINARY_CONVERTERS = (
+    "org.apache.kafka.connect.converters.ByteArrayConverter",
+    "io.debezium.converters.BinaryDataConverter",
+)
+PLAIN_CONVERTERS = (STRING_CONVERTER, *BINARY_CONVERTERS)
+"""Converters of texts and bytes, which records are only behind transforms."""
 _PREFIX_PLACEHOLDERS = ("${database.server.name}.", "${topic.prefix}.")
 
 
@@ -213,13 +220,14 @@ def _converter_class(value: str) -> str:
         raise ValueError(
             f"not supported: use {AVRO_CONVERTER} with the registry's Confluent-compatible address (/apis/ccompat/v7)"
         )
-    if name not in (JSON_CONVERTER, AVRO_CONVERTER):
+    if name not in (JSON_CONVERTER, AVRO_CONVERTER, *PLAIN_CONVERTERS):
         raise ValueError(f"not supported yet: this release writes JSON ({JSON_CONVERTER}) and Avro ({AVRO_CONVERTER})")
     return name
 
 
 _CONVERTERS = (
-    f"`{JSON_CONVERTER}` or `{AVRO_CONVERTER}`, with the wire format and the schemas of Confluent's (docs/avro.md)."
+    f"`{JSON_CONVERTER}` or `{AVRO_CONVERTER}`, with the wire format and the schemas of Confluent's (docs/avro.md); "
+    f"behind transforms JSON, or {', '.join(f'`{name}`' for name in PLAIN_CONVERTERS)}."
 )
 KEY_CONVERTER: Field[str] = Field(
     "key.converter",

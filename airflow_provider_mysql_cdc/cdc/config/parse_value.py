@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from airflow_provider_mysql_cdc.cdc.config.enums import DocEnum, Operation
-from airflow_provider_mysql_cdc.cdc.model.expression import Expression
+from airflow_provider_mysql_cdc.cdc.model.expression import Expression, java_expression
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
@@ -19,8 +19,6 @@ INT64_MAX = 2**63 - 1
 _MATCH_CACHE_SIZE = 32_768
 """Names of which a list remembers whether it matches them."""
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9_.\-]+")
-_JAVA_QUOTE = re.compile(r"\\Q(.*?)(?:\\E|$)", re.DOTALL)
-_JAVA_GROUP = re.compile(r"\(\?<(?=[a-zA-Z])")
 
 
 def text(value: str) -> str:
@@ -148,18 +146,7 @@ def split_list(value: str) -> list[str]:
     return [stripped.replace("\\,", ",") for part in parts if (stripped := part.strip())]
 
 
-def pattern(expression: str, *, ignore_case: bool = True) -> Expression:
-    r"""Compile one Java regular expression; ``\Q..\E`` and named groups are translated, the rest must be common ground.
-
-    Args:
-        expression: The expression.
-        ignore_case: Whether ASCII letters match without case.
-
-    Raises:
-        ValueError: The expression is wrong, or means something else to Python than to Java.
-    """
-    translated = _JAVA_QUOTE.sub(lambda m: re.escape(m[1]), expression)
-    return Expression(_JAVA_GROUP.sub("(?P<", translated), expression, ignore_case=ignore_case)
+pattern = java_expression
 
 
 def patterns(value: str) -> Patterns:

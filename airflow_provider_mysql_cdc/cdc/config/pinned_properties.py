@@ -79,6 +79,7 @@ def property_pins(cfg: ConnectorConfig, *, snapshot: bool) -> dict[str, str]:
     Returns:
         Property name (a salt in it hidden) to ``=value``, or to ``#digest`` where the value is long or secret.
     """
+    cfg = cfg.behind_chain()
     scopes = {PinScope.EVENTS, PinScope.SNAPSHOT} if snapshot else {PinScope.EVENTS}
     pinned: dict[str, str] = {RECORD_FORMAT_LABEL: f"={RECORD_FORMAT_VERSION}"}
     rules = 0

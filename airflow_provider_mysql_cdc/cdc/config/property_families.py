@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.config.parse_value import INT32_MAX, integer
 from airflow_provider_mysql_cdc.cdc.config.property_names import closest_name
 from airflow_provider_mysql_cdc.cdc.config.topic_groups import TopicGroup
 from airflow_provider_mysql_cdc.cdc.model.topic_transforms import TopicTransforms
+from airflow_provider_mysql_cdc.cdc.transforms.chain import TransformChain
 
 TOPIC_CREATION_PREFIX = "topic.creation.default."
 DRIVER_PREFIX = "database."
@@ -52,7 +53,9 @@ class PropertyFamilies:
         kafka_settings: librdkafka settings by family prefix.
         columns: How columns are treated.
         select_overrides: Statements of ``snapshot.select.statement.overrides`` by table.
-        transforms: What ``transforms`` does.
+        transforms: What ``transforms`` does, where it only renames topics.
+        chain: What it does otherwise; None where it only renames topics.
+        behind_chain: The parsed values behind the chain; those of the configuration are for records before it.
         replica: Parsed values of the replica by the name that the source's property has.
         notes: What a person should know.
         problems: What cannot be used.
@@ -65,6 +68,8 @@ class PropertyFamilies:
     columns: ColumnFamilies = field(default_factory=ColumnFamilies)
     select_overrides: dict[str, str] = field(default_factory=dict)
     transforms: TopicTransforms = field(default_factory=TopicTransforms)
+    chain: TransformChain | None = None
+    behind_chain: Mapping[str, Any] = field(default_factory=dict)
     replica: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)

@@ -10,6 +10,7 @@ from airflow_provider_mysql_cdc.cdc.config import config_providers, kafka, trans
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config import property_families as families
 from airflow_provider_mysql_cdc.cdc.config.enums import EventContract, Operation
+from airflow_provider_mysql_cdc.cdc.config.event_fields import AVRO_CONVERTER, JSON_CONVERTER, PLAIN_CONVERTERS
 from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup, Problem, display_text
 from airflow_provider_mysql_cdc.cdc.config.property_families import PropertyFamilies
 from airflow_provider_mysql_cdc.cdc.config.property_names import HIDDEN, closest_name, env_name, hide_salt, is_secret
@@ -290,7 +291,7 @@ def _read_transforms(
 ) -> None:
     old_contract = Lookup(out.values)[F.EVENT_CONTRACT] is EventContract.OLD
     parsed = transforms.parse_transforms(names, settings, predicates, old_contract=old_contract)
-    out.families.transforms = parsed.transforms
+    out.families.transforms, out.families.chain = parsed.transforms, parsed.chain
     out.problems += parsed.problems
     out.notes += parsed.notes
 
@@ -331,6 +332,9 @@ def _cross_checks(out: ParsedProperties) -> None:
         out.refuse(F.SOURCE_STRUCT_VERSION.name, str(get[F.SOURCE_STRUCT_VERSION]), what, fix)
     _check_ticdc(out, get)
     _check_converters(out, get)
+    _check_plain_converters(out, get)
+    if out.families.chain is not None:
+        _check_chain(out, get)
     _check_select_overrides(out, get)
     _note_kafka_timeouts(out, get)
     if get[F.HEARTBEAT_ACTION_QUERY] and not get[F.HEARTBEAT_INTERVAL_MS]:
@@ -378,6 +382,47 @@ def _check_converters(out: ParsedProperties, get: Lookup) -> None:
             ineffective = [f.name for f in json_only if get.is_set(f)]
             out.values = {name: value for name, value in out.values.items() if name not in ineffective}
         out.notes += [f"{name} has no effect with {converter.name}={get[converter]}" for name in ineffective]
+
+
+def _check_plain_converters(out: ParsedProperties, get: Lookup) -> None:
+    """Refuse converters of text and bytes where no transform makes such records."""
+    for declared in F.CONVERTER_CLASS_FIELD.values():
+        if out.families.chain is None and get[declared] in PLAIN_CONVERTERS:
+            what = "needs a transform that makes texts or bytes of change events, such as outbox.EventRouter"
+            out.refuse(declared.name, get[declared], what, f"Use {JSON_CONVERTER} or {AVRO_CONVERTER}")
+
+
+def _check_chain(out: ParsedProperties, get: Lookup) -> None:
+    """Refuse what a chain of transforms cannot have behind it, and let the decoders write what it reads.
+
+    It reads JSON with schemas; its own records are written as configured.
+    """
+    refusals: list[tuple[Field[Any], str, str]] = []
+    if F.is_ticdc(get):
+        refusals.append((F.VALUE_FORMAT, "its rows are no Connect records", "Remove transforms, or this"))
+    elif get[F.EVENT_CONTRACT] is EventContract.OLD:
+        fix = "Remove it: the transforms are those of Debezium 3.6.1, whose events they read"
+        refusals.append((F.EVENT_CONTRACT, "they need events of contract 3.x", fix))
+    for part in F.PARTS:
+        declared = F.CONVERTER_CLASS_FIELD[part]
+        if not F.is_ticdc(get) and get[declared] == AVRO_CONVERTER:
+            fix = f"Use {JSON_CONVERTER}, or only transforms that rename topics"
+            refusals.append((declared, "Avro behind transforms is not supported yet", fix))
+    for declared, why, fix in refusals:
+        out.refuse(declared.name, display_text(get[declared]), f"does not go with {F.TRANSFORMS.name}: {why}", fix)
+    if get[F.DRAIN_WRITERS] > 1:
+        name = F.DRAIN_WRITERS.name
+        out.notes.append(f"{name} has no effect: behind {F.TRANSFORMS.name} one writer keeps the order of the records")
+    before: dict[Field[Any], object] = {
+        F.KEY_CONVERTER: JSON_CONVERTER,
+        F.VALUE_CONVERTER: JSON_CONVERTER,
+        F.KEY_SCHEMAS_ENABLE: True,
+        F.VALUE_SCHEMAS_ENABLE: True,
+        F.VALUE_REPLACE_NULL_WITH_DEFAULT: False,
+        F.DRAIN_WRITERS: 1,
+    }
+    out.families.behind_chain = out.values
+    out.values = {**out.values, **{declared.name: value for declared, value in before.items()}}
 
 
 def _note_kafka_timeouts(out: ParsedProperties, get: Lookup) -> None:

@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, PinScope, SetBy
 from airflow_provider_mysql_cdc.cdc.config.property_names import env_name, is_secret
 from airflow_provider_mysql_cdc.cdc.config.property_sources import ENV_DOCUMENT
+from airflow_provider_mysql_cdc.cdc.transforms import known_transforms
 
 _HEADER = f"""# Properties
 
@@ -164,14 +165,34 @@ def transform_lines() -> Iterator[str]:
     yield f"Settings stand under `{transforms.PREFIX}<name>.`, where `{transforms.PREFIX[:-1]}` lists the name. Regular"
     yield "expressions and replacements are Java's; letters count as they are written."
     yield ""
-    for name, kind in transforms.TRANSFORM_KINDS.items():
-        yield f"`{name}`: {kind.doc}."
+    for name, known in known_transforms.TRANSFORMS.items():
+        if name.endswith("$Key"):
+            continue
+        made_by = known.made_by
+        key = " and the same with `$Key`" if known.part else ""
+        yield f"`{name}`{key}: {made_by.DOC}."
         yield ""
-        if kind.settings:
-            rows = [(f"`{s}`", d.doc + (" (required)" if d.required else "")) for s, d in kind.settings.items()]
-            rows += [(f"`{s}`", f"no effect: {why}") for s, why in kind.no_effect.items()]
+        rows = [(f"`{s}`", d.doc + (" (required)" if d.required else "")) for s, d in made_by.OPTIONS.items()]
+        rows += [(f"`{s}`", f"no effect: {why}") for s, why in made_by.NO_EFFECT.items()]
+        rows += [
+            (f"`{s}`", f"no effect, an option of older releases: write {new}") for s, new in made_by.FORMER.items()
+        ]
+        if rows:
             yield from table(("Setting", "Meaning"), rows)
             yield ""
+    yield from table(
+        ("Predicate", "Setting", "Meaning"),
+        (
+            (f"`{name}`", ", ".join(f"`{s}`" for s in made_by.OPTIONS), made_by.DOC)
+            for name, made_by in known_transforms.PREDICATES.items()
+        ),
+    )
+    yield ""
+    yield from table(
+        ("Refused", "Why", "What to do"),
+        ((f"`{name}`", why, fix) for name, (why, fix) in known_transforms.REFUSED.items()),
+    )
+    yield ""
 
 
 def kafka_secrets() -> list[str]:

@@ -1,6 +1,9 @@
-"""Kafka Connect's single message transforms, as far as they are supported.
+"""Kafka Connect's single message transforms, as properties name them.
 
-Source: ``ReadToInsertEvent`` and ``ByLogicalTableRouter`` of Debezium 3.6.1, ``RegexRouter`` of Kafka 4.1.
+A chain of those that rename topics alone is done without records (``model.topic_transforms``); any other is built of
+the classes in ``cdc.transforms``.
+
+Source: ``ConnectorConfig`` and ``TransformationStage`` of Kafka Connect 4.3.
 """
 
 from __future__ import annotations
@@ -9,109 +12,34 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
-from airflow_provider_mysql_cdc.cdc.config.enums import NameAdjustmentMode
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
-from airflow_provider_mysql_cdc.cdc.config.parse_value import boolean, choice, pattern
-from airflow_provider_mysql_cdc.cdc.model.expression import Expression
+from airflow_provider_mysql_cdc.cdc.config.property_names import closest_name
 from airflow_provider_mysql_cdc.cdc.model.topic_transforms import (
     LogicalTableOptions,
-    Rewrite,
     Router,
     TopicPredicate,
     TopicTransforms,
-    parse_replacement,
 )
+from airflow_provider_mysql_cdc.cdc.transforms.chain import ChainStep, TransformChain
+from airflow_provider_mysql_cdc.cdc.transforms.event_filters import ReadToInsertEvent
+from airflow_provider_mysql_cdc.cdc.transforms.known_transforms import (
+    PREDICATES,
+    REFUSED,
+    TRANSFORMS,
+    create_transform,
+)
+from airflow_provider_mysql_cdc.cdc.transforms.logical_router import ByLogicalTableRouter
+from airflow_provider_mysql_cdc.cdc.transforms.option_values import flag, read_defaults
+from airflow_provider_mysql_cdc.cdc.transforms.predicates import TopicNameMatches
+from airflow_provider_mysql_cdc.cdc.transforms.topic_routers import Filter, RegexRouter
+from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, OptionError, Predicate, Transform
 
-PREFIX = "transforms."
-READ_TO_INSERT = "io.debezium.connector.mysql.transforms.ReadToInsertEvent"
-REGEX_ROUTER = "org.apache.kafka.connect.transforms.RegexRouter"
-LOGICAL_ROUTER = "io.debezium.transforms.ByLogicalTableRouter"
-KEY_FIELD = "__dbz__physicalTableIdentifier"
-
-PREDICATE_PREFIX = "predicates."
-TOPIC_NAME_MATCHES = "org.apache.kafka.connect.transforms.predicates.TopicNameMatches"
-
-
-def _expression(text: str) -> Expression:
-    return pattern(text, ignore_case=False)
-
-
-def _required_text(text: str) -> str:
-    if not text.strip():
-        raise ValueError("must not be empty")
-    return text
-
-
-def _optional_expression(text: str) -> Expression | None:
-    return _expression(text) if text.strip() else None
-
-
-@dataclass(frozen=True, slots=True)
-class TransformSetting:
-    """Declare a setting of a transform.
-
-    Args:
-        parse: Turns the text into the value; raises ``ValueError``.
-        doc: Words for the reference page.
-        required: Whether it must be given.
-    """
-
-    parse: Callable[[str], Any]
-    doc: str
-    required: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TransformKind:
-    """Declare a transform.
-
-    Args:
-        doc: Words for the reference page.
-        settings: Its settings beside ``type``.
-        no_effect: Settings that are accepted, with the reason why they do nothing.
-    """
-
-    doc: str
-    settings: Mapping[str, TransformSetting] = field(default_factory=dict)
-    no_effect: Mapping[str, str] = field(default_factory=dict)
-
-
-TRANSFORM_KINDS: dict[str, TransformKind] = {
-    READ_TO_INSERT: TransformKind("snapshot rows have `op` `c` in place of `r`"),
-    REGEX_ROUTER: TransformKind(
-        "renames topics; schemas and keys stay",
-        {
-            "regex": TransformSetting(_expression, "matches the whole topic name", required=True),
-            "replacement": TransformSetting(str, "the new name; `$1` is the first group", required=True),
-        },
-    ),
-    LOGICAL_ROUTER: TransformKind(
-        "renames topics so that several tables share one; the schemas are named after the new topic",
-        {
-            "topic.regex": TransformSetting(
-                lambda text: _expression(_required_text(text)), "matches the whole topic name", required=True
-            ),
-            "topic.replacement": TransformSetting(
-                _required_text, "the new name; `$1` is the first group", required=True
-            ),
-            "key.enforce.uniqueness": TransformSetting(
-                boolean, "whether keys get a field that names the table; default `true`"
-            ),
-            "key.field.name": TransformSetting(_required_text, f"that field's name; default `{KEY_FIELD}`"),
-            "key.field.regex": TransformSetting(
-                _optional_expression, "matches the old topic name; without it the field holds that name"
-            ),
-            "key.field.replacement": TransformSetting(str, "makes the field's value of the match"),
-            "schema.name.adjustment.mode": TransformSetting(
-                choice(NameAdjustmentMode), "how schema names are adjusted; default `none`, with contract 1.9 `avro`"
-            ),
-        },
-        {"logical.table.cache.size": "names are made once for each table version"},
-    ),
-}
-"""Supported transforms by the name of their class."""
+PREFIX: Final = "transforms."
+PREDICATE_PREFIX: Final = "predicates."
+_COMMON = frozenset({"type", "predicate", "negate"})
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -120,19 +48,21 @@ class ParsedTransforms:
 
     Args:
         old_contract: Whether the event contract is 1.9.
-        transforms: The transforms.
+        transforms: Those that rename topics, where there are no others.
+        chain: All of them otherwise; None where there are no others.
         notes: What a person should know.
         problems: What cannot be used.
     """
 
     old_contract: bool = False
     transforms: TopicTransforms = field(default_factory=TopicTransforms)
+    chain: TransformChain | None = None
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
-    def refuse(self, transform: str, setting: str, what: str, fix: str, value: str | None = None) -> None:
+    def refuse(self, name: str, what: str, fix: str, value: str | None = None) -> None:
         """Add a problem."""
-        self.problems.append(Problem(f"{PREFIX}{transform}.{setting}", what, fix, value))
+        self.problems.append(Problem(name, what, fix, value))
 
 
 def parse_transforms(
@@ -153,138 +83,158 @@ def parse_transforms(
     out = ParsedTransforms(old_contract)
     duplicates = [name for name, count in Counter(names).items() if count > 1]
     if duplicates:
-        out.problems.append(Problem("transforms", f"names {', '.join(duplicates)} twice", "Name each transform once"))
-    routers: list[Router] = []
-    read_to_insert = False
-    patterns = {name: _read_predicate(out, name, predicate) for name, predicate in predicates.items()}
-    for name in dict.fromkeys(names):
-        kind = _transform_kind(out, name, settings.get(name, {}))
-        if kind == READ_TO_INSERT:
-            read_to_insert = True
-        before = len(out.problems)
-        values = _parse_settings(out, name, TRANSFORM_KINDS[kind], settings[name]) if kind else {}
-        predicate = _transform_predicate(out, name, kind, settings.get(name, {}), patterns)
-        if kind in _ROUTERS and len(out.problems) == before and (router := _ROUTERS[kind](out, name, values)):
-            routers.append(replace(router, predicate=predicate))
-    out.transforms = TopicTransforms(tuple(routers), read_to_insert)
+        out.refuse("transforms", f"names {', '.join(duplicates)} twice", "Name each transform once")
+    known = {name: _read_predicate(out, name, predicate) for name, predicate in predicates.items()}
+    parsed = [_read_step(out, name, settings.get(name, {}), known) for name in dict.fromkeys(names)]
+    if out.problems:
+        return out
+    steps = [step for step in parsed if step is not None]
+    if all(_renames_topics(step) for step, _ in steps):
+        routers = tuple(r for step, values in steps if (r := _router(step, values, old_contract)) is not None)
+        out.transforms = TopicTransforms(routers, any(isinstance(s.transform, ReadToInsertEvent) for s, _ in steps))
+    else:
+        out.chain = TransformChain(tuple(step for step, _ in steps))
     return out
 
 
-def _transform_kind(out: ParsedTransforms, name: str, settings: Mapping[str, str]) -> str:
+def _read_step(
+    out: ParsedTransforms, name: str, settings: Mapping[str, str], predicates: Mapping[str, Predicate | None]
+) -> tuple[ChainStep, Mapping[str, Any]] | None:
+    """Return a transform and the values of its options; None where it cannot be used."""
     kind = settings.get("type", "").strip()
-    if kind in TRANSFORM_KINDS:
-        return kind
-    what = "not supported yet: it is Java code of Kafka Connect" if kind else "is missing"
-    fix = (
-        f"Remove {name} from transforms and all {PREFIX}{name}.*, and transform in the consumer; supported are "
-        f"{', '.join(TRANSFORM_KINDS)}"
-    )
-    out.refuse(name, "type", what, fix, settings.get("type"))
-    return ""
-
-
-def _read_predicate(out: ParsedTransforms, name: str, settings: Mapping[str, str]) -> Expression | None:
-    """Return the expression of a predicate; None if it cannot be used, which is one of the problems then."""
-
-    def refuse(setting: str, what: str, fix: str) -> None:
-        out.problems.append(Problem(f"{PREDICATE_PREFIX}{name}.{setting}", what, fix, settings.get(setting)))
-
-    if settings.get("type", "").strip() != TOPIC_NAME_MATCHES:
-        what = "not supported yet: it looks at single records" if settings.get("type") else "is missing"
-        fix = f"Remove {name} from predicates, all {PREDICATE_PREFIX}{name}.*, and the transforms that name it; "
-        refuse("type", what, f"{fix}supported is {TOPIC_NAME_MATCHES}")
+    predicate, negated = _read_condition(out, name, settings, predicates)
+    if kind not in TRANSFORMS:
+        _refuse_kind(out, name, kind, settings.get("type"))
         return None
-    for setting in settings.keys() - {"type", "pattern"}:
-        refuse(setting, "is no setting of this predicate", "Remove it; there is pattern")
+    made_by = TRANSFORMS[kind].made_by
+    values = _read_options(out, f"{PREFIX}{name}.", made_by, settings)
+    if values is None:
+        return None
+    if made_by is Filter and not settings.get("predicate", "").strip():
+        out.refuse(f"{PREFIX}{name}.predicate", "is missing; without it all records are dropped", "Name a predicate")
     try:
-        return _expression(_required_text(settings.get("pattern", "")))
-    except ValueError as error:
-        refuse("pattern", str(error), "Correct the value")
+        return ChainStep(name, create_transform(kind, values), predicate, negated), values
+    except OptionError as error:
+        option = f"{PREFIX}{name}.{error.option}"
+        out.refuse(option, error.what, error.fix, settings.get(error.option))
         return None
 
 
-def _transform_predicate(
-    out: ParsedTransforms,
-    name: str,
-    kind: str,
-    settings: Mapping[str, str],
-    patterns: Mapping[str, Expression | None],
-) -> TopicPredicate | None:
-    """Return which topics a transform applies to; None for all, and where it cannot be used."""
-    predicate = settings.get("predicate", "").strip()
-    negated = False
+def _refuse_kind(out: ParsedTransforms, name: str, kind: str, text: str | None) -> None:
+    remove = f"remove {name} from transforms and all {PREFIX}{name}.*"
+    if kind in REFUSED:
+        why, fix = REFUSED[kind]
+        out.refuse(f"{PREFIX}{name}.type", f"not supported: {why}", f"{fix}; {remove}", text)
+        return
+    base = kind.partition("$")[0]
+    closest = " or ".join(known for known in TRANSFORMS if kind and known.partition("$")[0] == base)
+    if kind and not closest:
+        closest = closest_name(kind, TRANSFORMS, cutoff=0.8) or ""
+    what = "not supported: it is Java code that this provider does not have" if kind else "is missing"
+    fix = f"write {closest}, if that is meant; or {remove}" if closest else f"{remove}, and transform in the consumer"
+    listed = "docs/properties.md lists those that there are (chapter Transforms)"
+    out.refuse(f"{PREFIX}{name}.type", what, f"{fix[0].upper()}{fix[1:]}; {listed}", text)
+
+
+def _read_options(
+    out: ParsedTransforms, prefix: str, made_by: type[Transform] | type[Predicate], settings: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """Return the values of options, defaults included; None where one of them cannot be used."""
+    options, before, values = made_by.OPTIONS, len(out.problems), dict[str, Any]()
+    no_effect, former = (getattr(made_by, name, _NOTHING) for name in ("NO_EFFECT", "FORMER"))
+    for setting, text in settings.items():
+        if setting in _COMMON:
+            continue
+        if setting in no_effect:
+            out.notes.append(f"{prefix}{setting} has no effect: {no_effect[setting]}")
+        elif setting in former:
+            why = "Debezium 3.6 and Kafka Connect 4 ignore this option of older releases"
+            out.notes.append(f"{prefix}{setting} has no effect: {why}; write {former[setting]}")
+        elif setting not in options:
+            supported = ", ".join(options) or "none"
+            what = f"is no setting of this {'predicate' if prefix.startswith(PREDICATE_PREFIX) else 'transform'}"
+            out.refuse(prefix + setting, what, f"Remove it; there is {supported}", text)
+        else:
+            _read_option(out, prefix + setting, options[setting], text, values, setting)
+    for setting, declared in options.items():
+        if declared.required and setting not in settings:
+            out.refuse(prefix + setting, "is required and missing", f"Set it: {declared.doc}")
+    return read_defaults(options, values) if len(out.problems) == before else None
+
+
+def _read_option(
+    out: ParsedTransforms, name: str, option: Option, text: str, values: dict[str, Any], setting: str
+) -> None:
     try:
-        negated = boolean(settings.get("negate", "false"))
+        values[setting] = option.parse(text)
     except ValueError as error:
-        out.refuse(name, "negate", str(error), "Correct the value", settings["negate"])
+        out.refuse(name, str(error), "Correct the value", text)
+
+
+def _read_predicate(out: ParsedTransforms, name: str, settings: Mapping[str, str]) -> Predicate | None:
+    """Return a predicate; None if it cannot be used, which is one of the problems then."""
+    prefix, kind = f"{PREDICATE_PREFIX}{name}.", settings.get("type", "").strip()
+    if kind not in PREDICATES:
+        what = "is no predicate of Kafka Connect" if kind else "is missing"
+        fix = f"Remove {name} from predicates, all {prefix}*, and the transforms that name it; there is "
+        out.refuse(f"{prefix}type", what, fix + ", ".join(PREDICATES), settings.get("type"))
+        return None
+    values = _read_options(out, prefix, PREDICATES[kind], settings)
+    return None if values is None else PREDICATES[kind](values)
+
+
+def _read_condition(
+    out: ParsedTransforms, name: str, settings: Mapping[str, str], predicates: Mapping[str, Predicate | None]
+) -> tuple[Predicate | None, bool]:
+    """Return which records a transform applies to: its predicate, and whether to the others."""
+    predicate, negated = settings.get("predicate", "").strip(), False
+    try:
+        negated = flag(settings.get("negate", "false"))
+    except ValueError as error:
+        out.refuse(f"{PREFIX}{name}.negate", str(error), "Correct the value", settings["negate"])
     if not predicate:
         if negated:
-            out.refuse(name, "negate", "has no predicate to negate", "Set predicate, or remove it", settings["negate"])
+            fix = "Set predicate, or remove it"
+            out.refuse(f"{PREFIX}{name}.negate", "has no predicate to negate", fix, settings["negate"])
+        return None, False
+    if predicate not in predicates:
+        fix = "Add it to predicates, or remove it"
+        out.refuse(f"{PREFIX}{name}.predicate", "is not listed in predicates", fix, predicate)
+        return None, False
+    return predicates[predicate], negated
+
+
+def _renames_topics(step: ChainStep) -> bool:
+    """Return whether a transform is done without looking at records."""
+    if isinstance(step.transform, ReadToInsertEvent):
+        return step.predicate is None
+    by_topic = step.predicate is None or isinstance(step.predicate, TopicNameMatches)
+    return by_topic and isinstance(step.transform, tuple(_ROUTERS))
+
+
+def _router(step: ChainStep, values: Mapping[str, Any], old_contract: bool) -> Router | None:
+    """Return what renames the topics of all records alike; None for ``ReadToInsertEvent``."""
+    make = _ROUTERS.get(type(step.transform))
+    if make is None:
         return None
-    if predicate not in patterns:
-        out.refuse(name, "predicate", "is not listed in predicates", "Add it to predicates, or remove it", predicate)
-        return None
-    if kind and kind not in _ROUTERS:
-        what = "not supported yet: this transform applies to all topics or to none"
-        out.refuse(name, "predicate", what, "Remove it", predicate)
-    pattern = patterns[predicate]
-    return None if pattern is None else TopicPredicate(pattern, negated)
+    selected = None
+    if isinstance(step.predicate, TopicNameMatches):
+        selected = TopicPredicate(step.predicate.pattern, step.negated)
+    return replace(make(step.transform, values, old_contract), predicate=selected)
 
 
-def _parse_settings(
-    out: ParsedTransforms, name: str, kind: TransformKind, settings: Mapping[str, str]
-) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for setting, text in settings.items():
-        if setting in ("type", "predicate", "negate"):
-            continue
-        if setting in kind.no_effect:
-            out.notes.append(f"{PREFIX}{name}.{setting} has no effect: {kind.no_effect[setting]}")
-        elif setting not in kind.settings:
-            supported = ", ".join(kind.settings) or "none"
-            out.refuse(name, setting, "is no setting of this transform", f"Remove it; there is {supported}", text)
-        else:
-            try:
-                values[setting] = kind.settings[setting].parse(text)
-            except ValueError as e:
-                out.refuse(name, setting, str(e), "Correct the value", text)
-    for setting, declared in kind.settings.items():
-        if declared.required and setting not in settings:
-            out.refuse(name, setting, "is required and missing", f"Set it: {declared.doc}")
-    return values
+def _regex_router(transform: Any, values: Mapping[str, Any], old_contract: bool) -> Router:
+    return Router(transform.rewrite)
 
 
-def _rewrite(out: ParsedTransforms, name: str, expression: Expression, text: str, setting: str) -> Rewrite | None:
-    try:
-        return Rewrite(expression, parse_replacement(text, expression))
-    except ValueError as e:
-        out.refuse(name, setting, str(e), "Correct the value", text)
-        return None
+def _logical_router(transform: Any, values: Mapping[str, Any], old_contract: bool) -> Router:
+    mode = values["schema.name.adjustment.mode"] or ("avro" if old_contract else "none")
+    return Router(
+        transform.topic, LogicalTableOptions(transform.key_field, transform.identifier, mode, not old_contract)
+    )
 
 
-def _regex_router(out: ParsedTransforms, name: str, values: Mapping[str, Any]) -> Router | None:
-    rewrite = _rewrite(out, name, values["regex"], values["replacement"], "replacement")
-    return None if rewrite is None else Router(rewrite)
-
-
-def _logical_router(out: ParsedTransforms, name: str, values: Mapping[str, Any]) -> Router | None:
-    rewrite = _rewrite(out, name, values["topic.regex"], values["topic.replacement"], "topic.replacement")
-    expression: Expression | None = values.get("key.field.regex")
-    text: str = values.get("key.field.replacement", "")
-    identifier = None
-    if expression is not None and not text.strip():
-        what = "must not be empty when key.field.regex is set"
-        out.refuse(name, "key.field.replacement", what, "Set it, or remove key.field.regex", text or None)
-    elif expression is not None:
-        identifier = _rewrite(out, name, expression, text, "key.field.replacement")
-    if rewrite is None:
-        return None
-    key_field = values.get("key.field.name", KEY_FIELD) if values.get("key.enforce.uniqueness", True) else None
-    mode = values.get("schema.name.adjustment.mode", "avro" if out.old_contract else "none")
-    return Router(rewrite, LogicalTableOptions(key_field, identifier, str(mode), not out.old_contract))
-
-
-_ROUTERS: dict[str, Callable[[ParsedTransforms, str, Mapping[str, Any]], Router | None]] = {
-    REGEX_ROUTER: _regex_router,
-    LOGICAL_ROUTER: _logical_router,
+_ROUTERS: dict[type[Transform], Callable[[Any, Mapping[str, Any], bool], Router]] = {
+    RegexRouter: _regex_router,
+    ByLogicalTableRouter: _logical_router,
 }

@@ -22,9 +22,9 @@ from airflow_provider_mysql_cdc.cdc.convert import connect_types as ct
 from airflow_provider_mysql_cdc.cdc.convert.json_text import Float32
 from airflow_provider_mysql_cdc.cdc.ddl.temporal_literals import split_datetime, split_time
 from airflow_provider_mysql_cdc.cdc.decode.codegen.custom_values import converted_text
-from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import java_float
 from airflow_provider_mysql_cdc.cdc.decode.values.temporal import full_year
 from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
+from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_float
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 

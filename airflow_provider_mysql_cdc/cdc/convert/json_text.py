@@ -6,7 +6,8 @@ import math
 from functools import lru_cache
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import java_double, java_float, quote
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote
+from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_double, java_float
 
 
 class Float32(float):

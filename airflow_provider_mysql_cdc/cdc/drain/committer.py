@@ -179,6 +179,7 @@ class Committer:
         return clock.last_before((reached.offset.file, reached.offset.pos)) if reached.is_boundary else clock.last
 
     def _commit(self, *, done: bool) -> None:
+        self.counts.add_outputs()
         reached = self.position.reached(self.tracker.text())
         marker = Marker(
             epoch=self.plan.epoch,

@@ -27,6 +27,7 @@ from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.formats.chain_writer import output_counter
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
@@ -47,6 +48,7 @@ def create_writer(context: WriterContext) -> DrainWriter:
     if resumed is not None:
         position.resume = resumed.reached
     counts = WriterCounts.resume(resumed, settings.tally, context.index)
+    counts.take_outputs = output_counter(context.sink)
     xa = XaTransactions(plan.prepared, searched=resumed is not None and resumed.xa_searched)
     side_records = list[SideRecord]()
     committed_ts = 0 if resumed is None else resumed.commit_ts

@@ -26,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.commit.takeover import join_plan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.kept_parts import KeptParts
 from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import knows_many
+from airflow_provider_mysql_cdc.cdc.formats.chain_writer import begin_batch, with_chain
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
@@ -50,7 +51,9 @@ class KeptWriter:
         self.parts = KeptParts()
         self._written: BatchPlan | None = None
         with contextlib.ExitStack() as opened:
-            self.sink = sink or opened.enter_context(contextlib.closing(kafka_clients.record_writer(cfg, index)))
+            self.sink = sink or opened.enter_context(
+                contextlib.closing(with_chain(cfg, kafka_clients.record_writer(cfg, index)))
+            )
             # Open until the end: a writer that meets thousands of tables joins the plan many times
             # (``producer_renewal``), and reads only newer ledger records then.
             self.ledger = opened.enter_context(kafka_clients.ledger(cfg))
@@ -76,9 +79,11 @@ class KeptWriter:
             self.sink.renew()
             written = None
         if written is None or written.epoch + 1 != plan.epoch:
-            return join_plan(self.ledger, plan, self.sink, self.index)
-        state = self.ledger.peek()
-        state.require_plan(plan)
+            state = join_plan(self.ledger, plan, self.sink, self.index)
+        else:
+            state = self.ledger.peek()
+            state.require_plan(plan)
+        begin_batch(self.sink, plan, state.topics)
         return state
 
     def complete(self, plan: BatchPlan) -> None:

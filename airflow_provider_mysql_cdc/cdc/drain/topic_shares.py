@@ -68,6 +68,9 @@ class TopicShares:
             table: The table.
         """
         topic = record_topics.table_topic_name(self._cfg, table)
+        if self._cfg.chain is not None:
+            # A name before the transforms; the topic behind them is found by the writer (``formats.chain_writer``).
+            return TopicShare(topic, 1, frozenset({0}), True)
         return topic_share(
             self._plan, self._writer, topic, self._created_topics.get(topic) or self._cfg.topic_partitions(topic)
         )
@@ -114,7 +117,8 @@ class TopicShares:
 
     def _is_missing(self, share: TopicShare) -> bool:
         return (
-            bool(share.assigned)
+            self._cfg.chain is None
+            and bool(share.assigned)
             and share.topic not in self._plan.partitions
             and share.topic not in self._created_topics
         )

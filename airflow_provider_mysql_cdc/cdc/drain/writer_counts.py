@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
@@ -27,6 +28,8 @@ class WriterCounts:
             kernel.
         tally_before: What it had counted before this batch.
         meter: Measures what the writer reads, for the metrics.
+        take_outputs: Takes from the writer what a chain of transforms has made, by topic; None where there is no chain,
+            and topics are counted as they are before it.
     """
 
     by_topic: dict[str, int] = field(default_factory=dict)
@@ -35,6 +38,7 @@ class WriterCounts:
     tally: Tally | None = None
     tally_before: NativeCounts = field(default_factory=NativeCounts)
     meter: WriterMeter = field(default_factory=WriterMeter)
+    take_outputs: Callable[[], Mapping[str, int]] | None = None
 
     @classmethod
     def resume(cls, marker: Marker | None, tally: Tally | None, writer: int = 0) -> WriterCounts:
@@ -60,7 +64,8 @@ class WriterCounts:
             count: Their number.
         """
         if count:
-            self.by_topic[topic] = self.by_topic.get(topic, 0) + count
+            if self.take_outputs is None:
+                self._add(topic, count)
             self.by_table[table] = self.by_table.get(table, 0) + count
 
     def add_side_record(self, topic: str) -> None:
@@ -69,7 +74,16 @@ class WriterCounts:
         Args:
             topic: Its topic.
         """
-        self.by_topic[topic] = self.by_topic.get(topic, 0) + 1
+        if self.take_outputs is None:
+            self._add(topic)
+
+    def _add(self, name: str, count: int = 1) -> None:
+        self.by_topic[name] = self.by_topic.get(name, 0) + count
+
+    def add_outputs(self) -> None:
+        """Count what a chain of transforms has made since the last call."""
+        for topic, count in ({} if self.take_outputs is None else self.take_outputs()).items():
+            self._add(topic, count)
 
     def add_unlogged_change(self, table: str) -> None:
         """Count a statement that changed rows of a table without row events.
@@ -77,7 +91,7 @@ class WriterCounts:
         Args:
             table: The table, as ``database.table``.
         """
-        self.add_side_record(table + UNLOGGED_SUFFIX)
+        self._add(table + UNLOGGED_SUFFIX)
 
     def add_skipped_statement(self, database: str) -> None:
         """Count a statement that was not understood and skipped.
@@ -85,7 +99,7 @@ class WriterCounts:
         Args:
             database: The database of its tables, otherwise that of its session.
         """
-        self.add_side_record(database + SKIPPED_STATEMENTS_SUFFIX)
+        self._add(database + SKIPPED_STATEMENTS_SUFFIX)
 
     def add_nulled(self, topic: str, count: int) -> None:
         """Count values that are null in records because no type of the contract can hold them.
@@ -94,7 +108,7 @@ class WriterCounts:
             topic: The topic of the records.
             count: Their number.
         """
-        self.by_topic[topic + NULLED_SUFFIX] = self.by_topic.get(topic + NULLED_SUFFIX, 0) + count
+        self._add(topic + NULLED_SUFFIX, count)
 
     def records(self) -> int:
         """Return the number of records."""

@@ -251,7 +251,7 @@ class KeyRangeReader:
         if difference:
             raise RangeUnreadable(f"its structure differs from the server's: {difference}")
         topic = record_topics.table_topic_name(self.cfg, table.id)
-        partitions = self.plan.partitions.get(topic)
+        partitions = self.plan.partitions.get(topic) if self.cfg.chain is None else 1
         if partitions is None:
             raise RangeUnreadable(f"its topic {topic} was created during this batch")
         key_options = row_key_options(table)

@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.drain.batch_run import WriterInputs, write_b
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.formats.chain_writer import with_chain
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import KeyRangeReader
 from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import is_transient
@@ -56,7 +57,7 @@ def open_window_task(
     """
     with (
         open_task(index, arguments) as (cfg, channel),
-        contextlib.closing(kafka_clients.record_writer(cfg, index)) as sink,
+        contextlib.closing(with_chain(cfg, kafka_clients.record_writer(cfg, index))) as sink,
         named_errors(cfg),
         connect(cfg.connection_settings()) as conn,
     ):

@@ -28,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
+from airflow_provider_mysql_cdc.cdc.formats.chain_writer import begin_batch, with_chain
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobMetrics
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaIds
@@ -60,7 +61,7 @@ class JobLedger:
         self._table_counts: dict[str, int] = {}
         self._ledger = kafka_clients.ledger(cfg)
         self._ledger.ensure()
-        self._writer = kafka_clients.record_writer(cfg, PLANNER)
+        self._writer = with_chain(cfg, kafka_clients.record_writer(cfg, PLANNER))
         self._last_state: LedgerState | None = None
         # Requests of tasks for schema ids, which are committed, run in threads of their own.
         self._write_lock = threading.Lock()
@@ -98,6 +99,7 @@ class JobLedger:
             chunks: Whether to read the chunks of a snapshot as well.
         """
         state = self._ledger.read(chunks=chunks) or LedgerState()
+        begin_batch(self._writer, None, state.topics)
         if chunks:
             self._last_state = state
         return state

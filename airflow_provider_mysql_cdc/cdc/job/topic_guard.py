@@ -30,6 +30,7 @@ from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
 from airflow_provider_mysql_cdc.cdc.sink.topics import (
     TopicInfo,
+    TopicSpec,
     all_partition_counts,
     describe_created,
     describe_topics,
@@ -60,7 +61,8 @@ def prepare_topics(
         ConfigError: Two tables would share a topic.
         SinkError: Kafka refuses.
     """
-    required = job.required_topics(state)
+    # Behind a chain a topic is known once a record goes there; all that ever got one must still be the same.
+    required = job.required_topics(state) if cfg.chain is None else _topics_behind_chain(cfg, ledger)
     admin, broker_list = make_admin(cfg.kafka_settings()), broker_addresses(cfg.kafka_settings())
     current = describe_topics(admin, {*required, *ledger.topics}, broker_list)
     changed = topic_differences(ledger.topics, current, required, plan)
@@ -76,6 +78,10 @@ def prepare_topics(
         if changed := topic_differences({}, current, missing, plan):
             raise topics_changed_error(changed, plan, has_commits=ledger.has_commits())
     _record_topics(job, cfg.ledger_topic, plan, ledger.topics, current, required, log)
+
+
+def _topics_behind_chain(cfg: ConnectorConfig, ledger: LedgerState) -> dict[str, TopicSpec]:
+    return dict.fromkeys(ledger.topics, record_topics.table_topic_spec(cfg))
 
 
 def require_written_topics(

@@ -30,6 +30,8 @@ MAX_REPEATS = 100_000
 
 # In a set: an escape, or what Java reads as a set operation or nested set and Python, with a warning, as characters.
 _SET_OPERATION = re.compile(r"\\.|(\[|&&|--|~~|\|\|)", re.DOTALL)
+_JAVA_QUOTE = re.compile(r"\\Q(.*?)(?:\\E|$)", re.DOTALL)
+_JAVA_GROUP = re.compile(r"\(\?<(?=[a-zA-Z])")
 _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]?|\{(\d+)(?:,(\d*))?\}|[(){*+?]", re.DOTALL | re.ASCII)
 
 
@@ -113,6 +115,20 @@ class Expression:
             why="it repeats what repeats, as (a+)+ does, so that the ways to match a name multiply",
             remedy="write it without a repetition inside a repetition, for example [a-z_]+ for ([a-z]+_?)+",
         )
+
+
+def java_expression(expression: str, *, ignore_case: bool = True) -> Expression:
+    r"""Compile one Java regular expression; ``\Q..\E`` and named groups are translated, the rest must be common ground.
+
+    Args:
+        expression: The expression.
+        ignore_case: Whether ASCII letters match without case.
+
+    Raises:
+        ValueError: The expression is wrong, or means something else to Python than to Java.
+    """
+    translated = _JAVA_QUOTE.sub(lambda m: re.escape(m[1]), expression)
+    return Expression(_JAVA_GROUP.sub("(?P<", translated), expression, ignore_case=ignore_case)
 
 
 def _restore(text: str, original: str, ignore_case: bool) -> Expression:

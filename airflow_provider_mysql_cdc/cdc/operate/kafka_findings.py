@@ -101,6 +101,8 @@ def topic_warnings(cfg: ConnectorConfig, tables: Iterable[str]) -> list[Finding]
 
 
 def _output_topics(cfg: ConnectorConfig, tables: Iterable[str]) -> dict[str, TopicSpec]:
+    if cfg.chain is not None:
+        return {}  # known once a record comes out of the transforms
     side_topics = [cfg.route_topic(name).topic for name in record_topics.side_topics(cfg)]
     return {
         **dict.fromkeys(side_topics, record_topics.side_topic_spec(cfg)),

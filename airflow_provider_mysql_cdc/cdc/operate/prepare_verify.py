@@ -59,6 +59,7 @@ def prepare_verify(
         NoOffsetError: No snapshot was taken and nothing was drained.
         TopicChangedError: A topic was deleted, created again or given more partitions.
     """
+    _require_events(cfg)
     cfg = at_one_server(cfg, store, log)
     if (active_run := other_active_run(cfg, owner)) is not None:
         reason = IdleReason(f"this verification gives way: {active_run}; nothing was compared", gave_way=True)
@@ -81,6 +82,18 @@ def prepare_verify(
     log(_describe(cfg, tables, request))
     job = prepare_drain(cfg, store, owner, log, even_empty=True, give_way=True, on_idle=on_idle)
     return job and replace(job, spec=replace(job.spec, mode="verify", options=request.to_json()))
+
+
+def _require_events(cfg: ConnectorConfig) -> None:
+    """Refuse topics whose records a chain of transforms has made: no key and no row of them is a table's for sure."""
+    if cfg.chain is not None:
+        raise ConfigError(
+            f"what {F.TRANSFORMS.name} has changed cannot be verified or repaired",
+            where=f"topic.prefix={cfg.topic_prefix}, {F.TRANSFORMS.name}={cfg.texts[F.TRANSFORMS.name]}",
+            why="a verification compares change events with rows, and behind transforms the topics hold other records",
+            remedy="compare in the system that reads the topics; or run a second stream of the tables with another "
+            "topic.prefix and without these transforms, and verify that",
+        )
 
 
 def _require_stream(cfg: ConnectorConfig, store: OffsetStore, ledger: LedgerState) -> None:

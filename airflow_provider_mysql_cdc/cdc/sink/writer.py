@@ -184,7 +184,13 @@ class TransactionalWriter:
         return smaller
 
     def produce(
-        self, topic: str, key: bytes | None, value: bytes | None, partition: int, headers: Headers | None = None
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int,
+        headers: Headers | None = None,
+        timestamp: int = 0,
     ) -> None:
         """Add a record to the current transaction, and begin one if none is open.
 
@@ -196,6 +202,7 @@ class TransactionalWriter:
             value: Serialized value, or None for a tombstone.
             partition: Partition number.
             headers: List of (name, value) tuples; the same list can be passed for many records.
+            timestamp: Milliseconds since 1970; 0 for the current time.
 
         Raises:
             RecordTooLargeError: The record exceeds kafka.message.max.bytes.
@@ -205,9 +212,9 @@ class TransactionalWriter:
             self._begin()
         try:
             # Positional: topic, value, key, partition, callback, on_delivery, timestamp (0: now), headers.
-            self._produce(topic, value, key, partition, None, None, 0, headers)
+            self._produce(topic, value, key, partition, None, None, timestamp, headers)
         except BufferError:
-            self._produce_blocking(topic, key, value, partition, headers)
+            self._produce_blocking(topic, key, value, partition, headers, timestamp)
         except KafkaException as error:
             raise self._produce_error(error, topic, key, value, partition, headers) from None
         size = (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
@@ -295,7 +302,13 @@ class TransactionalWriter:
             self._serve(0)
 
     def _produce_blocking(
-        self, topic: str, key: bytes | None, value: bytes | None, partition: int, headers: Headers | None
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int,
+        headers: Headers | None,
+        timestamp: int = 0,
     ) -> None:
         started, pauses = time.monotonic(), 0
         full = KafkaError(KafkaError._TIMED_OUT, "the queue of the producer remained full", retriable=True)
@@ -305,7 +318,7 @@ class TransactionalWriter:
             if pauses % _PAUSES_BEFORE_FLUSH == 0:
                 self._kafka.flush(_FLUSH_S)
             try:
-                self._produce(topic, value, key, partition, None, None, 0, headers)
+                self._produce(topic, value, key, partition, None, None, timestamp, headers)
                 return
             except BufferError:
                 error = KafkaException(full)

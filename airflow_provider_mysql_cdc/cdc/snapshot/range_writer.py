@@ -19,7 +19,9 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED_SUFFIX, NulledValue, nulled_warning
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RecordTooLargeError, ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import snapshot_source
+from airflow_provider_mysql_cdc.cdc.formats.chain_writer import output_counter
 from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_and_rejoin
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -298,6 +300,9 @@ class RangeWriter:
             except ValueDecodeError as error:
                 raise self._row_error(row_range, error) from error
             else:
+                if (take_outputs := output_counter(self.sink)) is not None:
+                    counts.pop(record_topics.table_topic_name(self.cfg, row_range.select.table.id), None)
+                    counts |= take_outputs()
                 for name, count in counts.items():
                     self.counts[name] = self.counts.get(name, 0) + count
                 return written

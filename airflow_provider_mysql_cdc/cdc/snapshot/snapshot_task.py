@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
 from airflow_provider_mysql_cdc.cdc.emit.source_block import snapshot_marker
 from airflow_provider_mysql_cdc.cdc.errors import SinkError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
+from airflow_provider_mysql_cdc.cdc.formats.chain_writer import begin_batch, with_chain
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
@@ -95,13 +96,14 @@ def snapshot_task(index: int, arguments: StageArguments[SnapshotInputs]) -> dict
     plan = inputs.plan
     with open_task(index, arguments) as (cfg, channel):
         # A chunk has rows of one table.
-        single_partition = all(count == 1 for count in inputs.partitions.values())
+        single_partition = cfg.chain is None and all(count == 1 for count in inputs.partitions.values())
+        writer = kafka_clients.record_writer(cfg, index, single_partition=single_partition)
         with (
-            contextlib.closing(kafka_clients.record_writer(cfg, index, single_partition=single_partition)) as sink,
+            contextlib.closing(with_chain(cfg, writer)) as sink,
             named_errors(cfg),
         ):
             with kafka_clients.ledger(cfg) as ledger:
-                join_plan(ledger, plan, sink, index)
+                begin_batch(sink, plan, join_plan(ledger, plan, sink, index).topics)
             with connect(cfg.connection_settings()) as conn:
                 view = _join_view(conn, channel, [table for table in inputs.tables if cfg.captures(table)])
                 if view is None:  # the driver reads the tables again and starts new tasks

@@ -100,7 +100,7 @@ def stream_filter(cfg: ConnectorConfig) -> Callable[[TableId], bool]:
         SinkError: Kafka does not respond.
     """
     topics = all_partition_counts(make_admin(cfg.kafka_settings()))
-    has_routers = bool(cfg.families.transforms.routers)
+    has_routers = bool(cfg.families.transforms.routers) or cfg.chain is not None
 
     def is_streamed(table: TableId) -> bool:
         if cfg.captures(table):

@@ -15,11 +15,10 @@ from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
     base64_int,
     base64_text,
     escape_utf8,
-    java_double,
-    java_float,
     quote,
     quote_byte_text,
 )
+from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_double, java_float
 
 
 def byte_text(text: str) -> str:

@@ -35,14 +35,10 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import Decode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import Emitter, Render, WireLayout
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest, column_renderer
 from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextCode, TextRequest, text_code
-from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
-    base64_text,
-    java_double,
-    java_float,
-    quote_byte_text,
-)
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import base64_text, quote_byte_text
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.custom_column import ConverterError, CustomColumn
+from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_double, java_float
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import TEMPORAL_FAMILIES, Family
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 

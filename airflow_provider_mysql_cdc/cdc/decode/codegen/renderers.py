@@ -27,13 +27,13 @@ from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
     base64_int,
     base64_text,
     escape_utf8,
-    java_double,
     narrowed_float,
     quote_byte_text,
 )
 from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_double, decimal_groups, decimal_text
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
+from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_double
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family, WireFormat
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from struct import Struct, unpack
 
-from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import base64_text, java_double, java_float
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import base64_text
+from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_double, java_float
 
 _POINTS = {1: Struct("<xIdd"), 0: Struct(">xIdd")}
 _WKB_POINT = 1

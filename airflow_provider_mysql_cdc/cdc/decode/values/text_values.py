@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from airflow_provider_mysql_cdc.cdc.decode.values import temporal
 from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import compact_text
-from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import escape_utf8, java_double, java_float, narrowed_float
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import escape_utf8, narrowed_float
+from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_double, java_float
 
 V = TypeVar("V")
 

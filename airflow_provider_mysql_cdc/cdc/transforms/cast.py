@@ -1,0 +1,171 @@
+"""``Cast`` of Kafka Connect: fields, or a whole key or value, in another type."""
+
+from __future__ import annotations
+
+import re
+from binascii import b2a_base64
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
+from airflow_provider_mysql_cdc.cdc.transforms.option_values import NULL_DEFAULT, required_names
+from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
+    DECIMAL,
+    INTEGER_BITS,
+    NESTED,
+    RecordSchema,
+    SchemaField,
+    TransformFault,
+    require_struct,
+)
+from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, PartTransform, SchemaCache
+from airflow_provider_mysql_cdc.cdc.transforms.value_text import (
+    date_text,
+    decimal_of,
+    float32,
+    java_decimal,
+    java_number,
+    milliseconds_of,
+)
+
+_TARGETS = {
+    **{name: name for name in (*INTEGER_BITS, "boolean", "string")},
+    "float32": "float",
+    "float64": "double",
+}
+_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+_REAL = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:NaN|Infinity))[fFdD]?\s*", re.ASCII)
+
+
+def _casts(text: str) -> dict[str, str]:
+    casts: dict[str, str] = {}
+    for entry in required_names(text):
+        name, colon, kind = entry.rpartition(":")
+        if ":" in name:
+            raise ValueError(f"has the entry {entry}; write field:type")
+        target = _TARGETS.get(kind.strip().lower())
+        if target is None:
+            raise ValueError(f"has the type {kind}; there is {', '.join(_TARGETS)}")
+        casts[name.strip() if colon else ""] = target
+    if "" in casts and len(casts) > 1:
+        raise ValueError("has a type for the whole value, which must stand alone")
+    return casts
+
+
+class Cast(PartTransform):
+    """Convert fields to other types."""
+
+    DOC = "converts fields, or a whole key or value, to another type"
+    OPTIONS: ClassVar[Mapping[str, Option]] = {
+        "spec": Option(_casts, "`field:type,field:type`, or one type for the whole", required=True),
+        **NULL_DEFAULT,
+    }
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._casts: dict[str, str] = options["spec"]
+        self._whole = self._casts.get("")
+        self._default: bool = options["replace.null.with.default"]
+        self._schemas = SchemaCache(self._schema)
+
+    def _schema(self, schema: RecordSchema) -> RecordSchema:
+        if self._whole is not None:
+            return _cast_schema(schema, self._whole, named=True)
+        fields = [
+            SchemaField(m.name, _cast_schema(m.schema, t) if (t := self._casts.get(m.name)) else m.schema)
+            for m in schema.fields
+        ]
+        return schema.basics(fields, optional=schema.optional)
+
+    def apply(self, record: ChainRecord) -> ChainRecord:
+        """Apply the transform; see ``Transform``."""
+        schema, value = self.read(record)
+        if value is None:
+            return record
+        if self._whole is not None and schema is not None:
+            return self.write(record, self._schemas(schema), cast_value(schema, value, self._whole))
+        schema, value = require_struct(schema, value, "cast types")
+        updated = {}
+        for member in schema.fields:
+            found, target = member.read(value, default=self._default), self._casts.get(member.name)
+            updated[member.name] = found if target is None else cast_value(member.schema, found, target)
+        return self.write(record, self._schemas(schema), updated)
+
+
+def _cast_schema(schema: RecordSchema, target: str, *, named: bool = False) -> RecordSchema:
+    default = cast_value(schema, schema.default, target)
+    if not named:
+        return RecordSchema(target, schema.optional, default)
+    return RecordSchema(
+        target, schema.optional, default, schema.name, schema.version, schema.doc, schema.parameters
+    )  # fmt: skip
+
+
+def cast_value(schema: RecordSchema, value: Any, target: str) -> Any:
+    """Return a value in another type.
+
+    Args:
+        schema: The schema of the value.
+        value: The value, or None.
+        target: The type, as JsonConverter names it.
+
+    Raises:
+        TransformFault: It cannot be converted.
+    """
+    if value is None:
+        return None
+    if schema.type in NESTED or schema.type == "array":
+        raise TransformFault(f"Cast transformation does not support casting from {schema.type.upper()}")
+    if schema.name == DECIMAL:
+        value = decimal_of(schema, value)
+    elif schema.type == "float":
+        value = float32(value)
+    if target == "string":
+        return _text(schema, value)
+    if isinstance(value, bytes):
+        raise TransformFault("Unexpected type in Cast transformation: bytes")
+    if isinstance(value, str):
+        return _from_text(value, target)
+    if target == "boolean":
+        return value if isinstance(value, bool) else int(value) != 0
+    if target in INTEGER_BITS:
+        return _integer(value, INTEGER_BITS[target])
+    return float32(float(value)) if target == "float" else float(value)
+
+
+def _text(schema: RecordSchema, value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and (ms := milliseconds_of(schema, value)) is not None:
+        return date_text(ms)
+    if isinstance(value, float):
+        return java_number(schema.type, value)
+    if isinstance(value, Decimal):
+        return java_decimal(value)
+    return b2a_base64(value, newline=False).decode() if isinstance(value, bytes) else str(value)
+
+
+def _integer(value: float | Decimal, bits: int) -> int:
+    """Return a number as Java narrows it: floating point ends at the limits of 32 or 64 bits, the rest wraps."""
+    if isinstance(value, float):
+        limit = 1 << (63 if bits == 64 else 31)
+        number = 0 if value != value else int(min(max(value, -limit), limit - 1))  # noqa: PLR0124 (NaN)
+    else:
+        number = int(value)
+    return ((number + (1 << bits - 1)) & ((1 << bits) - 1)) - (1 << bits - 1)
+
+
+def _from_text(text: str, target: str) -> Any:
+    if target == "boolean":
+        return text.lower() == "true"
+    fault = TransformFault(f"Value ({text}) was out of range for requested data type")
+    if target in INTEGER_BITS:
+        limit = 1 << INTEGER_BITS[target] - 1
+        if _INTEGER.fullmatch(text) is None or not -limit <= int(text) < limit:
+            raise fault
+        return int(text)
+    match = _REAL.fullmatch(text)
+    if match is None:
+        raise fault
+    number = float(match[1])
+    return float32(number) if target == "float" else number

@@ -1,0 +1,161 @@
+"""Times as Java's ``SimpleDateFormat`` writes and reads them, in UTC and with English names."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1)
+_TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+", re.DOTALL)
+_LETTERS = frozenset("yMdHhkKmsSEaDuzZX")
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MS_PER_DAY = 86_400_000
+
+
+class JavaDateFormat:
+    """Write milliseconds since 1970 by a pattern, and read them.
+
+    Args:
+        pattern: A pattern of ``SimpleDateFormat``.
+
+    Raises:
+        ValueError: It has a letter that is not supported here, or an open quote.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern, self._parts, at = pattern, list[tuple[str, str]](), 0
+        while at < len(pattern):
+            match = _TOKEN.match(pattern, at)
+            if match is None:
+                raise ValueError("has a quote that does not end")
+            at = match.end()
+            if match[2] is None:
+                quoted = match[1]
+                self._parts.append(("", match[0] if quoted is None else quoted.replace("''", "'") or "'"))
+            elif match[2] in _LETTERS:
+                self._parts.append((match[2], match[0]))
+            else:
+                raise ValueError(f"has the letter {match[2]}; there is {''.join(sorted(_LETTERS))}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JavaDateFormat) and other.pattern == self.pattern
+
+    def __hash__(self) -> int:
+        return hash(self.pattern)
+
+    def format(self, milliseconds: int) -> str:
+        """Return the text of a time.
+
+        Args:
+            milliseconds: Since 1970, UTC.
+
+        Raises:
+            OverflowError: It is not within the years 1 to 9999.
+        """
+        time = _EPOCH + timedelta(milliseconds=milliseconds)
+        return "".join(text if not letter else _written(letter, len(text), time) for letter, text in self._parts)
+
+    def parse(self, text: str) -> int:
+        """Return the milliseconds since 1970 of a text, which may go on after the time.
+
+        Args:
+            text: The text.
+
+        Raises:
+            ValueError: It does not have this format.
+        """
+        found: dict[str, int] = {}
+        at = 0
+        for index, (letter, token) in enumerate(self._parts):
+            if not letter:
+                if not text.startswith(token, at):
+                    raise ValueError(text)
+                at += len(token)
+                continue
+            follows = self._parts[index + 1][0] if index + 1 < len(self._parts) else ""
+            at = _read(letter, token, text, at, found, adjacent=bool(follows) and follows not in "EazZX")
+        return _milliseconds(found)
+
+
+def _written(letter: str, width: int, time: datetime) -> str:
+    if letter == "y":
+        return f"{time.year % 100:02}" if width == 2 else f"{time.year:0{width}}"
+    if letter == "M" and width > 2:
+        return _MONTHS[time.month - 1] if width > 3 else _MONTHS[time.month - 1][:3]
+    if letter == "E":
+        return _DAYS[time.weekday()] if width > 3 else _DAYS[time.weekday()][:3]
+    if letter in "azZX":
+        zone = {"a": "AM" if time.hour < 12 else "PM", "z": "UTC", "Z": "+0000", "X": "Z"}
+        return zone[letter] if letter != "z" or width < 4 else "Coordinated Universal Time"
+    numbers = {
+        "M": time.month,
+        "d": time.day,
+        "H": time.hour,
+        "k": time.hour or 24,
+        "K": time.hour % 12,
+        "h": time.hour % 12 or 12,
+        "m": time.minute,
+        "s": time.second,
+        "S": time.microsecond // 1000,
+        "D": time.timetuple().tm_yday,
+        "u": time.isoweekday(),
+    }
+    return f"{numbers[letter]:0{width}}"
+
+
+def _read(letter: str, token: str, text: str, at: int, found: dict[str, int], *, adjacent: bool) -> int:
+    """Read one field of a text into ``found``; return the offset behind it."""
+    if letter == "M" and len(token) > 2:
+        return _read_name(_MONTHS, "M", text, at, found)
+    if letter == "E":
+        return _read_name(_DAYS, "E", text, at, found)
+    if letter == "a":
+        return _read_name(("AM", "PM"), "a", text, at, found)
+    if letter in "zZX":
+        return _read_zone(text, at, found)
+    limit = len(token) if adjacent else 20
+    match = re.compile(rf"\s*-?\d{{1,{limit}}}").match(text, at)
+    if match is None:
+        raise ValueError(text)
+    number = int(match[0])
+    if letter == "y" and len(token) <= 2 and len(match[0].strip()) == 2:
+        century = datetime.now().year // 100 * 100
+        number += century if number + century <= datetime.now().year + 20 else century - 100
+    found[letter] = number
+    return match.end()
+
+
+def _read_name(known: tuple[str, ...], letter: str, text: str, at: int, found: dict[str, int]) -> int:
+    for number, name in enumerate(known, 1):
+        for form in (name, name[:3]):
+            if text[at : at + len(form)].lower() == form.lower():
+                found[letter] = number
+                return at + len(form)
+    raise ValueError(text)
+
+
+def _read_zone(text: str, at: int, found: dict[str, int]) -> int:
+    match = re.compile(r"(?:GMT|UTC|Z)?(?:([+-])(\d{2}):?(\d{2})?)?").match(text, at)
+    if match is None or not match[0]:
+        raise ValueError(text)
+    minutes = int(match[2] or 0) * 60 + int(match[3] or 0)
+    found["Z"] = -minutes if match[1] == "-" else minutes
+    return match.end()
+
+
+def _milliseconds(found: dict[str, int]) -> int:
+    """Return the time of read fields, which may be out of range, as a lenient calendar has it."""
+    months = found.get("M", 1) - 1
+    first = date(found.get("y", 1970) + months // 12, months % 12 + 1, 1)
+    days = first.toordinal() - _EPOCH.toordinal() + found.get("d", 1) - 1
+    if "D" in found:
+        days = date(first.year, 1, 1).toordinal() - _EPOCH.toordinal() + found["D"] - 1
+    hours = found.get("H", found.get("k", 0) % 24)
+    if "K" in found or "h" in found:
+        hours = found.get("K", found.get("h", 12) % 12) + (12 if found.get("a") == 2 else 0)
+    seconds = (hours * 60 + found.get("m", 0) - found.get("Z", 0)) * 60 + found.get("s", 0)
+    return days * _MS_PER_DAY + seconds * 1000 + found.get("S", 0)

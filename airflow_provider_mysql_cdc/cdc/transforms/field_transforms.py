@@ -1,0 +1,306 @@
+"""Kafka Connect's transforms of the fields of a key or value.
+
+Source: ``connect/transforms`` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
+from airflow_provider_mysql_cdc.cdc.transforms.option_values import NULL_DEFAULT, names, one_of, pairs, required_names
+from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
+    CONNECT_TIMESTAMP,
+    RecordSchema,
+    SchemaField,
+    TransformFault,
+    require_struct,
+    struct_of,
+)
+from airflow_provider_mysql_cdc.cdc.transforms.transform import (
+    Option,
+    OptionError,
+    PartTransform,
+    SchemaCache,
+    Transform,
+)
+
+
+class ExtractField(PartTransform):
+    """Replace a struct by one of its fields."""
+
+    DOC = "replaces a struct by one of its fields"
+    OPTIONS: ClassVar[Mapping[str, Option]] = {
+        "field": Option(str.strip, "the field's name, with `field.syntax.version=V2` its path", required=True),
+        "field.syntax.version": Option(one_of("V1", "V2"), "`V1` or `V2`; default `V1`", "V1"),
+        **NULL_DEFAULT,
+    }
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._name: str = options["field"]
+        self._path = field_path(self._name) if options["field.syntax.version"] == "V2" else (self._name,)
+        self._default: bool = options["replace.null.with.default"]
+
+    def apply(self, record: ChainRecord) -> ChainRecord:
+        """Apply the transform; see ``Transform``."""
+        schema, value = self.read(record)
+        if schema is None:
+            if value is not None:
+                require_struct(schema, value, "field extraction")
+            return record
+        for name in self._path:
+            if value is not None:
+                require_struct(schema, value, "field extraction")
+            member = schema.member(name)
+            if member is None:
+                raise TransformFault(f"Unknown field: {self._name}")
+            schema, value = member.schema, None if value is None else member.read(value, default=self._default)
+        return self.write(record, schema, value)
+
+
+def field_path(text: str) -> tuple[str, ...]:
+    """Return the names of a path: dots separate them, backticks quote a name with dots.
+
+    Args:
+        text: The path.
+
+    Raises:
+        OptionError: A backtick is not closed.
+    """
+    parts, at = [], 0
+    while at <= len(text):
+        if text.startswith("`", at):
+            end = text.find("`", at + 1)
+            while end != -1 and end + 1 < len(text) and text[end + 1] != ".":
+                end = text.find("`", end + 1)
+            if end == -1:
+                raise OptionError("field", "has a backtick that does not end a name")
+            parts.append(text[at + 1 : end])
+            at = end + 2
+        else:
+            end = text.find(".", at)
+            end = len(text) if end == -1 else end
+            parts.append(text[at:end])
+            at = end + 1
+    return tuple(parts)
+
+
+class HoistField(PartTransform):
+    """Put a key or value into a struct, as its only field."""
+
+    DOC = "puts a key or value into a struct, as its only field"
+    OPTIONS: ClassVar[Mapping[str, Option]] = {"field": Option(str.strip, "the field's name", required=True)}
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        name: str = options["field"]
+        self._name, self._hoisted = name, SchemaCache(lambda schema: struct_of((name, schema)))
+
+    def apply(self, record: ChainRecord) -> ChainRecord:
+        """Apply the transform; see ``Transform``."""
+        schema, value = self.read(record)
+        made = None if schema is None else self._hoisted(schema)
+        return self.write(record, made, {self._name: value})
+
+
+class ReplaceField(PartTransform):
+    """Leave out and rename fields."""
+
+    DOC = "leaves out and renames fields"
+    OPTIONS: ClassVar[Mapping[str, Option]] = {
+        "exclude": Option(names, "fields to leave out", ()),
+        "include": Option(names, "fields to keep; without it all", ()),
+        "renames": Option(pairs, "`old:new`", ()),
+        **NULL_DEFAULT,
+    }
+    FORMER: ClassVar[Mapping[str, str]] = {"blacklist": "exclude", "whitelist": "include"}
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._exclude, self._include = frozenset(options["exclude"]), frozenset(options["include"])
+        self._renames: dict[str, str] = dict(options["renames"])
+        self._default: bool = options["replace.null.with.default"]
+        self._schemas = SchemaCache(self._schema)
+
+    def _kept(self, name: str) -> bool:
+        return name not in self._exclude and (not self._include or name in self._include)
+
+    def _schema(self, schema: RecordSchema) -> RecordSchema:
+        kept = (member for member in schema.fields if self._kept(member.name))
+        return schema.basics(SchemaField(self._renames.get(m.name, m.name), m.schema) for m in kept)
+
+    def apply(self, record: ChainRecord) -> ChainRecord:
+        """Apply the transform; see ``Transform``."""
+        schema, value = self.read(record)
+        if value is None:
+            return record
+        schema, value = require_struct(schema, value, "field replacement")
+        kept = {
+            self._renames.get(member.name, member.name): member.read(value, default=self._default)
+            for member in schema.fields
+            if self._kept(member.name)
+        }
+        return self.write(record, self._schemas(schema), kept)
+
+
+class ValueToKey(Transform):
+    """Make the key of fields of the value."""
+
+    DOC = "makes the key of fields of the value"
+    OPTIONS: ClassVar[Mapping[str, Option]] = {
+        "fields": Option(required_names, "the fields", required=True),
+        **NULL_DEFAULT,
+    }
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._names: tuple[str, ...] = options["fields"]
+        self._default: bool = options["replace.null.with.default"]
+        self._schemas = SchemaCache(self._schema)
+
+    def _schema(self, schema: RecordSchema) -> RecordSchema:
+        for name in self._names:
+            if schema.member(name) is None:
+                raise TransformFault(f"Field does not exist: {name}")
+        return struct_of(*(schema.by_name[name] for name in self._names))
+
+    def apply(self, record: ChainRecord) -> ChainRecord:
+        """Apply the transform; see ``Transform``."""
+        schema, value = require_struct(record.value_schema, record.value, "copying fields from value to key")
+        key_schema = self._schemas(schema)
+        return record.set_key(
+            key_schema, {name: schema.by_name[name].read(value, default=self._default) for name in self._names}
+        )
+
+
+class InsertField(PartTransform):
+    """Add fields with the record's topic, partition and timestamp, and one with a fixed text."""
+
+    DOC = "adds fields: topic, partition, timestamp, a fixed text"
+    OPTIONS: ClassVar[Mapping[str, Option]] = {
+        "topic.field": Option(str.strip, "field for the topic; `!` behind a name makes it required"),
+        "partition.field": Option(str.strip, "field for the partition, which only some records have"),
+        "offset.field": Option(str.strip, "only for sinks"),
+        "timestamp.field": Option(str.strip, "field for the timestamp, which only `EventRouter` gives to records"),
+        "static.field": Option(str.strip, "field for a fixed text"),
+        "static.value": Option(str, "that text"),
+        **NULL_DEFAULT,
+    }
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        if options["offset.field"]:
+            raise OptionError("offset.field", "has an effect in sink connectors only", "Remove it")
+        if options["static.field"] and options["static.value"] is None:
+            raise OptionError("static.value", "is missing; static.field is set", "Set it")
+        kinds = (("topic", "string"), ("partition", "int32"), ("timestamp", "int64"), ("static", "string"))
+        self._fields = [
+            (what, SchemaField(spec.rstrip("!?") if spec[-1] in "!?" else spec, _inserted(kind, what, spec)))
+            for what, kind in kinds
+            if (spec := options[f"{what}.field"])
+        ]
+        if not self._fields:
+            raise OptionError("static.field", "is missing, and so are the other fields", "Set one of them")
+        self._static: str | None = options["static.value"]
+        self._default: bool = options["replace.null.with.default"]
+        self._schemas = SchemaCache(lambda schema: schema.basics([*schema.fields, *(f for _, f in self._fields)]))
+
+    def apply(self, record: ChainRecord) -> ChainRecord:
+        """Apply the transform; see ``Transform``."""
+        schema, value = self.read(record)
+        if value is None:
+            return record
+        schema, value = require_struct(schema, value, "field insertion")
+        inserted = {
+            "topic": record.topic,
+            "partition": record.partition,
+            "timestamp": record.timestamp,
+            "static": self._static,
+        }
+        updated = {member.name: member.read(value, default=self._default) for member in schema.fields}
+        updated |= {field.name: inserted[what] for what, field in self._fields}
+        return self.write(record, self._schemas(schema), updated)
+
+
+def _inserted(kind: str, what: str, spec: str) -> RecordSchema:
+    name, version = (CONNECT_TIMESTAMP, 1) if what == "timestamp" else (None, None)
+    return RecordSchema(kind, not spec.endswith("!"), name=name, version=version)
+
+
+class Flatten(PartTransform):
+    """Make the fields of nested structs fields of the outer one."""
+
+    DOC = "makes the fields of nested structs fields of the outer one"
+    OPTIONS: ClassVar[Mapping[str, Option]] = {"delimiter": Option(str, "stands between their names; default `.`", ".")}
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._delimiter: str = options["delimiter"]
+        self._schemas = SchemaCache(
+            lambda schema: schema.basics(self._flat(schema, "", schema.optional, schema.default or {}))
+        )
+
+    def _name(self, prefix: str, name: str) -> str:
+        return f"{prefix}{self._delimiter}{name}" if prefix else name
+
+    def _flat(
+        self, schema: RecordSchema, prefix: str, optional: bool, defaults: Mapping[str, Any]
+    ) -> list[SchemaField]:
+        fields: list[SchemaField] = []
+        for member in schema.fields:
+            inner, name = member.schema, self._name(prefix, member.name)
+            default = inner.default if inner.default is not None else defaults.get(member.name)
+            if inner.type == "struct":
+                fields += self._flat(inner, name, optional or inner.optional, default or {})
+                continue
+            if inner.type == "map":
+                raise TransformFault(f"Flatten transformation does not support MAP (for field {name}).")
+            made = RecordSchema(
+                inner.type, optional or inner.optional, default, inner.name, inner.version, inner.doc,
+                inner.parameters, (), inner.items,
+            )  # fmt: skip
+            fields.append(SchemaField(name, made))
+        return fields
+
+    def apply(self, record: ChainRecord) -> ChainRecord:
+        """Apply the transform; see ``Transform``."""
+        schema, value = self.read(record)
+        if value is None:
+            return record
+        schema, value = require_struct(schema, value, "flattening")
+        flat: dict[str, Any] = {}
+        self._fill(schema, value, "", flat)
+        return self.write(record, self._schemas(schema), flat)
+
+    def _fill(self, schema: RecordSchema, value: Mapping[str, Any], prefix: str, flat: dict[str, Any]) -> None:
+        for member in schema.fields:
+            name, found = self._name(prefix, member.name), member.read(value)
+            if member.schema.type != "struct":
+                flat[name] = found
+            elif found is not None:
+                self._fill(member.schema, found, name, flat)
+
+
+class SetSchemaMetadata(PartTransform):
+    """Set the name and version of a schema."""
+
+    DOC = "sets name and version of a schema"
+    OPTIONS: ClassVar[Mapping[str, Option]] = {
+        "schema.name": Option(str, "the name"),
+        "schema.version": Option(int, "the version"),
+        **NULL_DEFAULT,
+    }
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        name, version = options["schema.name"], options["schema.version"]
+        if name is None and version is None:
+            raise OptionError("schema.name", "is missing, and so is schema.version", "Set one of them")
+        self._schemas = SchemaCache(lambda schema: schema.renamed(schema.name if name is None else name, version))
+        self._default: bool = options["replace.null.with.default"]
+
+    def apply(self, record: ChainRecord) -> ChainRecord:
+        """Apply the transform; see ``Transform``."""
+        schema, value = self.read(record)
+        if schema is None:
+            if value is not None:
+                raise TransformFault("Schema required for [updating schema metadata]")
+            return record
+        if schema.type == "struct" and value is not None:
+            value = {member.name: member.read(value, default=self._default) for member in schema.fields}
+        return self.write(record, self._schemas(schema), value)

@@ -1,0 +1,87 @@
+"""``MaskField`` of Kafka Connect: fields with an empty value, or a fixed one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any, ClassVar
+
+from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
+from airflow_provider_mysql_cdc.cdc.transforms.option_values import NULL_DEFAULT, required_names, required_text
+from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
+    DECIMAL,
+    INTEGER_BITS,
+    NESTED,
+    RecordSchema,
+    TransformFault,
+    require_struct,
+)
+from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, PartTransform
+from airflow_provider_mysql_cdc.cdc.transforms.value_text import decimal_bytes, float32, milliseconds_of
+
+
+class MaskField(PartTransform):
+    """Replace the values of fields."""
+
+    DOC = "replaces the values of fields by 0, an empty text, or a fixed value"
+    OPTIONS: ClassVar[Mapping[str, Option]] = {
+        "fields": Option(required_names, "the fields", required=True),
+        "replacement": Option(required_text, "the value that replaces numbers and texts"),
+        **NULL_DEFAULT,
+    }
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._names = frozenset(options["fields"])
+        self._replacement: str | None = options["replacement"]
+        self._default: bool = options["replace.null.with.default"]
+
+    def apply(self, record: ChainRecord) -> ChainRecord:
+        """Apply the transform; see ``Transform``."""
+        schema, value = require_struct(*self.read(record), "mask fields")
+        updated = {}
+        for member in schema.fields:
+            found = member.read(value, default=self._default)
+            masked = found is not None and member.name in self._names
+            updated[member.name] = self._masked(member.schema, found) if masked else found
+        return self.write(record, schema, updated)
+
+    def _masked(self, schema: RecordSchema, value: Any) -> Any:
+        if self._replacement is not None:
+            return _replaced(schema, value, self._replacement)
+        if schema.name == DECIMAL:
+            return _scaled(schema, Decimal(0))
+        if schema.type in NESTED or schema.type == "bytes":
+            raise TransformFault(f"Cannot mask value of type: {schema.type}")
+        if schema.type == "array":
+            return []
+        return type(value)()
+
+
+def _replaced(schema: RecordSchema, value: Any, text: str) -> Any:
+    if schema.type == "string":
+        return text
+    is_date = isinstance(value, int) and milliseconds_of(schema, value) is not None
+    if schema.name != DECIMAL and (is_date or schema.type not in (*INTEGER_BITS, "float", "double")):
+        raise TransformFault(f"Cannot mask value of type {schema.name or schema.type} with custom replacement.")
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        raise TransformFault(f"Unable to convert {text} to number") from None
+    if schema.name == DECIMAL:
+        return _scaled(schema, number)
+    if schema.type in INTEGER_BITS:
+        bits = INTEGER_BITS[schema.type]
+        return ((int(number) + (1 << bits - 1)) & ((1 << bits) - 1)) - (1 << bits - 1)
+    return float32(float(number)) if schema.type == "float" else float(number)
+
+
+def _scaled(schema: RecordSchema, number: Decimal) -> bytes:
+    """Return a Decimal's bytes; the converter takes one with the schema's scale alone."""
+    _, _, exponent = number.as_tuple()
+    scale = (schema.parameters or {}).get("scale", "0")
+    if str(-int(exponent)) != scale:
+        raise TransformFault(
+            f"Decimal value has mismatching scale for given Decimal schema. Schema has scale {scale}, value has scale "
+            f"{-int(exponent)}"
+        )
+    return decimal_bytes(int(number.scaleb(-int(exponent))))

@@ -1,0 +1,138 @@
+"""``PartitionRouting`` of Debezium 3.6.1: the partition by members of the event in place of the key."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
+from airflow_provider_mysql_cdc.cdc.transforms.option_values import one_of, positive_number, required_names
+from airflow_provider_mysql_cdc.cdc.transforms.record_schema import RecordSchema, TransformFault, is_envelope
+from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, Transform
+
+_MASK64, _MASK32, _INT_MAX = (1 << 64) - 1, (1 << 32) - 1, (1 << 31) - 1
+_SEED = 9001
+
+
+class PartitionRouting(Transform):
+    """Choose the partition of change events by the hash of some of their members; tombstones go by their key."""
+
+    DOC = "chooses the partition of change events by members of the event"
+    OPTIONS: ClassVar[Mapping[str, Option]] = {
+        "partition.payload.fields": Option(
+            required_names, "members: `source.table,change.id`; `change` is `after`, of deletes `before`", required=True
+        ),
+        "partition.topic.num": Option(positive_number, "number of partitions", required=True),
+        "partition.hash.function": Option(
+            one_of("java", "murmur", any_case=True), "`java` or `murmur`; default `java`", "java"
+        ),
+    }
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._paths = [tuple(map(str.strip, name.split("."))) for name in options["partition.payload.fields"]]
+        self._partitions: int = options["partition.topic.num"]
+        self._hash = _murmur if options["partition.hash.function"] == "murmur" else _java_hash
+
+    def apply(self, record: ChainRecord) -> ChainRecord:
+        """Apply the transform; see ``Transform``."""
+        schema, event = record.value_schema, record.value
+        if event is None or schema is None or not is_envelope(schema) or event.get("op") in ("t", "m"):
+            return record
+        found = [v for path in self._paths if (v := _find(schema, event, path)) is not None]
+        if found:
+            total = sum(self._hash(member, value) for member, value in found) & _INT_MAX
+            record.partition = (0 if total == _INT_MAX else total) % self._partitions
+        return record
+
+
+def _find(schema: RecordSchema, event: Mapping[str, Any], path: tuple[str, ...]) -> tuple[RecordSchema, Any] | None:
+    """Return the schema and the value of a member, or None where the event has none."""
+    for name in path[:-1]:
+        step = name if name != "change" else "before" if event.get("op") == "d" else "after"
+        member = schema.member(step)
+        if member is None or member.schema.type != "struct":
+            return None
+        schema, event = member.schema, event.get(step)  # type: ignore[assignment]
+        if event is None:
+            raise TransformFault(f"the event has no {step}, which {'.'.join(path)} is taken from")
+    last = schema.member(path[-1])
+    value = None if last is None else last.read(event)
+    return None if last is None or value is None else (last.schema, value)
+
+
+def _java_hash(schema: RecordSchema, value: Any) -> int:
+    """Return ``hashCode`` of a value as a signed number of 32 bits.
+
+    Raises:
+        TransformFault: It is a struct, an array or bytes.
+    """
+    kind = schema.type
+    if kind == "string":
+        code = 0
+        data = value.encode("utf-16-be", "surrogatepass")
+        for index in range(0, len(data), 2):
+            code = (code * 31 + (data[index] << 8 | data[index + 1])) & _MASK32
+        return _signed(code)
+    if kind == "boolean":
+        return 1231 if value else 1237
+    if kind in ("int8", "int16", "int32"):
+        return int(value)
+    if kind == "int64":
+        return _signed((value ^ (value >> 32)) & _MASK32)
+    if kind == "float":
+        return int(struct.unpack(">i", struct.pack(">f", value))[0])
+    if kind == "double":
+        bits = struct.unpack(">q", struct.pack(">d", value))[0]
+        return _signed((bits ^ (bits >> 32)) & _MASK32)
+    raise TransformFault(f"the partition cannot be chosen by a value of type {schema.name or kind}")
+
+
+def _signed(bits: int) -> int:
+    return bits - (1 << 32) if bits > _INT_MAX else bits
+
+
+def _murmur(schema: RecordSchema, value: Any) -> int:
+    data = value.encode() if schema.type == "string" else struct.pack("<i", _java_hash(schema, value))
+    return _signed(_murmur_x64(data) >> 32)
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> 64 - bits) & _MASK64
+
+
+def _final(k: int) -> int:
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        k = (k ^ k >> 33) * factor & _MASK64
+    return k ^ k >> 33
+
+
+def _murmur_x64(data: bytes) -> int:
+    """Return the first half of MurmurHash3's x64 variant, as ``io.debezium.util.MurmurHash3`` computes it."""
+    h1, h2 = 0x9368E53C2F6AF274 ^ _SEED, 0x586DCD208F7CD3FD ^ _SEED
+    c1, c2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
+    full = len(data) & ~15
+    blocks = [struct.unpack_from("<QQ", data, at) for at in range(0, full, 16)]
+    if tail := data[full:]:
+        blocks.append((_signed_bytes(tail[:8]), _signed_bytes(tail[8:])))
+    for block1, block2 in blocks:
+        k1 = _rotated(block1 * c1 & _MASK64, 23) * c2 & _MASK64
+        h1 = ((h1 ^ k1) + h2) & _MASK64
+        h2 = _rotated(h2, 41)
+        k2 = _rotated(block2 * c2 & _MASK64, 23) * c1 & _MASK64
+        h2 = ((h2 ^ k2) + h1) & _MASK64
+        h1, h2 = (h1 * 3 + 0x52DCE729) & _MASK64, (h2 * 3 + 0x38495AB5) & _MASK64
+        c1, c2 = (c1 * 5 + 0x7B7D159C) & _MASK64, (c2 * 5 + 0x6BCE6396) & _MASK64
+    h2 ^= len(data)
+    h1 = (h1 + h2) & _MASK64
+    h2 = (h2 + h1) & _MASK64
+    h1, h2 = _final(h1), _final(h2)
+    return (h1 + h2) & _MASK64
+
+
+def _signed_bytes(data: bytes) -> int:
+    """Return the last bytes as a number, each with its sign, as Java's ``byte`` has it."""
+    number = 0
+    for index, byte in enumerate(data):
+        number ^= (byte - 256 if byte > 127 else byte) << 8 * index & _MASK64
+    return number

@@ -1,0 +1,246 @@
+"""``ExtractNewRecordState`` of Debezium 3.6.1: the row in place of its change event ("unwrap")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader, ChainRecord
+from airflow_provider_mysql_cdc.cdc.transforms.option_values import flag, names, one_of
+from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
+    OPTIONAL_STRING,
+    STRING,
+    RecordSchema,
+    SchemaField,
+    TransformFault,
+    is_envelope,
+)
+from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, SchemaCache, Transform
+
+DELETED_FIELD = "__deleted"
+DROP, TOMBSTONE, REWRITE = "drop", "tombstone", "rewrite"
+REWRITE_WITH_TOMBSTONE, DELETE_TO_TOMBSTONE = "rewrite-with-tombstone", "delete-to-tombstone"
+_MODES = (DROP, TOMBSTONE, REWRITE, REWRITE_WITH_TOMBSTONE, DELETE_TO_TOMBSTONE)
+_REWRITES = frozenset({REWRITE, REWRITE_WITH_TOMBSTONE})
+_IN_TRANSACTION = frozenset({"id", "total_order", "data_collection_order"})
+_IN_EVENT = frozenset({"op", "ts_ms", "ts_us", "ts_ns"})
+
+
+@dataclass(frozen=True, slots=True)
+class EventField:
+    """A member of a change event that becomes a field or a header of the row.
+
+    Args:
+        struct: The event's struct that holds it; None for the event itself.
+        field: Its name there.
+        new_name: The name that it gets.
+    """
+
+    struct: str | None
+    field: str
+    new_name: str
+
+    @classmethod
+    def parse(cls, prefix: str, text: str) -> EventField:
+        """Read an entry of ``add.fields`` or ``add.headers``: ``op``, ``source.ts_ms``, ``source.ts_ms:at``.
+
+        Args:
+            prefix: Prefix of the new name.
+            text: The entry.
+        """
+        path, *alias = text.split(":")
+        parts = path.split(".")
+        if len(alias) > 1:
+            raise ValueError(f"{text} has more than one new name")
+        field = parts[0] if len(parts) == 1 else parts[1]
+        struct = _default_struct(field) if len(parts) == 1 else parts[0]
+        return cls(struct, field, prefix + (alias[0] if alias else field if len(parts) == 1 else f"{struct}_{field}"))
+
+    def schema(self, event: RecordSchema) -> RecordSchema | None:
+        """Return its schema as that of an optional field; None if events with this schema have no such member."""
+        parent = event
+        if self.struct is not None:
+            member = event.member(self.struct)
+            if member is None:
+                raise TransformFault(f"the event has no member {self.struct}, which {self.new_name} is taken from")
+            parent = member.schema
+        found = parent.member(self.field) or event.member(self.field)
+        return None if found is None else found.schema.basics(optional=True)
+
+    def value(self, schema: RecordSchema, event: Mapping[str, Any]) -> Any:
+        """Return its value in an event."""
+        parent = event if self.struct is None else event.get(self.struct)
+        if parent is None:
+            return None
+        holder = schema if self.struct is None else schema.by_name[self.struct].schema
+        return (parent if holder.member(self.field) is not None else event).get(self.field)
+
+
+def _default_struct(field: str) -> str | None:
+    if field in _IN_TRANSACTION:
+        return "transaction"
+    return None if field in _IN_EVENT else "source"
+
+
+def _event_fields(text: str) -> tuple[str, ...]:
+    for entry in names(text):
+        EventField.parse("", entry)
+    return names(text)
+
+
+class ExtractNewRecordState(Transform):
+    """Write the row after a change; deletes become tombstones, or rows that say so."""
+
+    DOC = "writes the row in place of the change event"
+    OPTIONS: ClassVar[Mapping[str, Option]] = {
+        "delete.tombstone.handling.mode": Option(
+            one_of(*_MODES, any_case=True), f"{', '.join(_MODES)}; default `{TOMBSTONE}`", TOMBSTONE
+        ),
+        "add.fields": Option(_event_fields, "members of the event that become fields: `op,source.ts_ms:at`", ()),
+        "add.fields.prefix": Option(str.strip, "prefix of their names; default `__`", "__"),
+        "add.headers": Option(_event_fields, "members of the event that become headers", ()),
+        "add.headers.prefix": Option(str.strip, "prefix of their names; default `__`", "__"),
+        "route.by.field": Option(str.strip, "column whose value becomes the topic", ""),
+        "drop.fields.header.name": Option(str.strip, "header that lists fields to leave out", ""),
+        "drop.fields.from.key": Option(flag, "whether they are left out of keys too; default `false`", False),
+        "drop.fields.keep.schema.compatible": Option(flag, "whether only optional ones are; default `true`", True),
+        "replace.null.with.default": Option(
+            flag, "whether the rewrite modes write NULL as the column's default; default `true`", True
+        ),
+    }
+    FORMER: ClassVar[Mapping[str, str]] = {
+        "drop.tombstones": "delete.tombstone.handling.mode",
+        "delete.handling.mode": "delete.tombstone.handling.mode, with drop.tombstones: drop and true are drop, drop "
+        "and false tombstone, rewrite and true rewrite, rewrite and false rewrite-with-tombstone",
+        "add.source.fields": "add.fields=source.FIELD",
+        "operation.header": "add.headers=op",
+    }
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._mode: str = options["delete.tombstone.handling.mode"]
+        self._fields, self._headers = (
+            [EventField.parse(options[f"add.{what}.prefix"], entry) for entry in options[f"add.{what}"]]
+            for what in ("fields", "headers")
+        )
+        self._route_by: str = options["route.by.field"]
+        self._drop_header: str = options["drop.fields.header.name"]
+        self._drop_from_key: bool = options["drop.fields.from.key"]
+        self._compatible: bool = options["drop.fields.keep.schema.compatible"]
+        self._replace_null: bool = options["replace.null.with.default"]
+        self._row_schemas: dict[tuple[RecordSchema, RecordSchema], RecordSchema] = {}
+        self._deleted_schema = SchemaCache(_with_deleted)
+
+    def apply(self, record: ChainRecord) -> ChainRecord | None:
+        """Apply the transform; see ``Transform``."""
+        schema, event = record.value_schema, record.value
+        if event is None:
+            self._add_tombstone_headers(record)
+            return record if self._mode == REWRITE_WITH_TOMBSTONE else None
+        if schema is None or not is_envelope(schema):
+            return record
+        for reference in self._headers:
+            if (header_schema := reference.schema(schema)) is not None:
+                value = _checked(header_schema, reference.value(schema, event))
+                record.headers.append(ChainHeader(reference.new_name, header_schema, value))
+        before, after = event.get("before"), event.get("after")
+        if after is None:
+            return None if before is None else self._delete(record, schema, event)
+        self._write_row(record, schema.by_name["after"].schema, after, "false")
+        self._route(record, schema.by_name["after"].schema, after)
+        self._add_fields(record, schema, event)
+        return self._drop_fields(record)
+
+    def _add_tombstone_headers(self, record: ChainRecord) -> None:
+        for reference in self._headers:
+            if reference.field == "op":
+                record.headers.append(ChainHeader(reference.new_name, STRING, "d"))
+
+    def _delete(self, record: ChainRecord, schema: RecordSchema, event: Mapping[str, Any]) -> ChainRecord | None:
+        if self._mode == DROP:
+            return None
+        row = event["before"]
+        if self._mode in _REWRITES:
+            self._write_row(record, schema.by_name["before"].schema, row, "true")
+        elif self._mode == TOMBSTONE:
+            record.set_value(schema.by_name["after"].schema, None)
+        else:
+            record.set_value(None, None)
+        self._route(record, schema.by_name["before"].schema, row)
+        if record.value_schema is None:
+            return record
+        self._drop_fields(record)
+        if record.value is not None:
+            self._add_fields(record, schema, event)
+        return record
+
+    def _write_row(self, record: ChainRecord, schema: RecordSchema, row: dict[str, Any], deleted: str) -> None:
+        if self._mode in _REWRITES:
+            if self._replace_null:
+                row = {member.name: member.read(row) for member in schema.fields}
+            schema, row = self._deleted_schema(schema), {**row, DELETED_FIELD: deleted}
+        record.set_value(schema, row)
+
+    def _route(self, record: ChainRecord, schema: RecordSchema, row: Mapping[str, Any]) -> None:
+        if not self._route_by:
+            return
+        member = schema.member(self._route_by)
+        if member is None:
+            raise TransformFault(f"{self._route_by} is not a valid field name")
+        if member.schema.type != "string":
+            raise TransformFault(f"Field '{self._route_by}' is not of type STRING")
+        topic = member.read(row)
+        if topic and topic.strip():
+            record.topic = topic
+
+    def _add_fields(self, record: ChainRecord, event_schema: RecordSchema, event: Mapping[str, Any]) -> None:
+        schema, row = record.value_schema, record.value
+        assert schema is not None
+        added = [(f, s) for f in self._fields if (s := f.schema(event_schema)) is not None]
+        updated = self._row_schemas.get((schema, event_schema))
+        if updated is None:
+            fields = [*schema.fields, *(SchemaField(f.new_name, s) for f, s in added)]
+            updated = self._row_schemas[schema, event_schema] = schema.basics(fields)
+        if added:
+            row = {**row, **{f.new_name: _checked(s, f.value(event_schema, event)) for f, s in added}}
+        record.set_value(updated, row)
+
+    def _drop_fields(self, record: ChainRecord) -> ChainRecord:
+        header = record.header(self._drop_header) if self._drop_header else None
+        if header is None or not header.value:
+            return record
+        if self._drop_from_key and record.key is not None and record.key_schema is not None:
+            without = self._without(record.key_schema, record.key, header.value)
+            record.set_key(*without)
+        if record.value_schema is not None:
+            record.set_value(*self._without(record.value_schema, record.value, header.value))
+        return record
+
+    def _without(self, schema: RecordSchema, row: Any, dropped: list[str]) -> tuple[RecordSchema, Any]:
+        """Return schema and value without fields, as ``ReplaceField`` leaves them out."""
+        chosen = {f.name for f in schema.fields if f.name in dropped and (f.schema.optional or not self._compatible)}
+        if not chosen or row is None:
+            return schema, row
+        kept = [member for member in schema.fields if member.name not in chosen]
+        made = _shared(schema, tuple(m.name for m in kept), lambda: schema.basics(kept))
+        return made, {member.name: member.read(row) for member in kept}
+
+
+_DROPPED: dict[tuple[RecordSchema, tuple[str, ...]], RecordSchema] = {}
+
+
+def _shared(schema: RecordSchema, kept: tuple[str, ...], make: Callable[[], RecordSchema]) -> RecordSchema:
+    if len(_DROPPED) > 1024:
+        _DROPPED.clear()
+    return _DROPPED.setdefault((schema, kept), make())
+
+
+def _checked(schema: RecordSchema, value: Any) -> Any:
+    """Return a value that was taken from an event; a struct has lost its fields on the way, and stops Connect too."""
+    if value is not None and schema.type == "struct":
+        raise TransformFault("Struct schemas do not match.")
+    return value
+
+
+def _with_deleted(schema: RecordSchema) -> RecordSchema:
+    return schema.basics([*schema.fields, SchemaField(DELETED_FIELD, OPTIONAL_STRING)])
