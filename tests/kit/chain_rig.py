@@ -85,9 +85,9 @@ def compact(document: Any) -> bytes | None:
     return None if document is None else json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def column(name: str, kind: str, **more: Any) -> dict[str, Any]:
+def column(field_name: str, kind: str, **more: Any) -> dict[str, Any]:
     """Return the schema of a column; it is optional unless that is said."""
-    return {"type": kind, "optional": True, **more, "field": name}
+    return {"type": kind, "optional": True, **more, "field": field_name}
 
 
 def row_event(

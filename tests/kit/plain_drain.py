@@ -16,9 +16,11 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.formats.chain_writer import ChainWriter
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from kit.binlog_bytes import Dump, stream_of
+from kit.chain_rig import MemoryTopics
 from kit.drain_rig import GIVEN
 from kit.memory_kafka import MemoryKafka, MemoryWriter
 from kit.transaction_bytes import begin_body, gtid_body, map_body, rows_body
@@ -99,7 +101,8 @@ def drained(
     state = SchemaState().with_table(T, ())
     for name in "oü":
         state = state.with_table(Table(TableId("d", name), T.columns, ("id",)), ())
-    context = WriterContext(cfg, plan, 0, state, sink, SERVER, marker)  # type: ignore[arg-type]
+    target = sink if cfg.chain is None else ChainWriter(cfg, sink, MemoryTopics())
+    context = WriterContext(cfg, plan, 0, state, target, SERVER, marker)  # type: ignore[arg-type]
     writer = sink.writer = create_writer(context)
     writer.whole_transactions = None
     if not plainly:

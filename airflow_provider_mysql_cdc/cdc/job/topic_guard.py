@@ -100,7 +100,8 @@ def require_written_topics(
         SinkError: Kafka refuses.
     """
     # With very many topics the counts name only the largest.
-    written = ledger.topics if OTHERS_LABEL in counts else {topic for topic, n in counts.items() if n}
+    everything = OTHERS_LABEL in counts or cfg.chain is not None
+    written = ledger.topics if everything else {topic for topic, n in counts.items() if n}
     recorded = {topic: ledger.topics[topic] for topic in sorted(written) if topic in ledger.topics}
     if not recorded:
         return

@@ -144,8 +144,9 @@ def count_rows(cfg: ConnectorConfig, job: JobLedger, done: Mapping[str, dict[str
     for record in done.values():
         table = TableId(record["chunk"]["db"], record["chunk"]["table"])
         topic = record_topics.table_topic_name(cfg, table)
+        made = {topic: int(record["rows"])} if "topics" not in record else record["topics"]
         for counter, name, n in (
-            (counts, topic, int(record["rows"])),
+            *((counts, name, int(n)) for name, n in made.items()),
             (counts, topic + SKIPPED_SUFFIX, int(record["left_out"])),
             (counts, topic + NULLED_SUFFIX, int(record.get("nulled", 0))),
             (tables, table.path(), int(record["rows"])),

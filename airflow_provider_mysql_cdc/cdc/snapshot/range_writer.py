@@ -8,9 +8,9 @@ batches of the current size, the range is read and written again with smaller ba
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc import faults
@@ -70,12 +70,14 @@ class RowCounts:
         unreadable: Rows left out because a value could not be read.
         changed: Rows left out because an event of the stream changed them.
         nulled: Values that are null in their records because no type of the contract can hold them.
+        topics: What a chain of transforms has made of them, by topic; None without a chain.
     """
 
     written: int = 0
     unreadable: int = 0
     changed: int = 0
     nulled: int = 0
+    topics: Mapping[str, int] | None = None
 
     @property
     def read(self) -> int:
@@ -289,7 +291,7 @@ class RangeWriter:
         while True:
             counts: dict[str, int] = {}
             try:
-                written = self.write_rows(row_range, counts)
+                written = self._with_outputs(row_range, self.write_rows(row_range, counts), counts)
                 self._commit(row_range, written)
             except RecordTooLargeError as error:
                 try:
@@ -300,12 +302,19 @@ class RangeWriter:
             except ValueDecodeError as error:
                 raise self._row_error(row_range, error) from error
             else:
-                if (take_outputs := output_counter(self.sink)) is not None:
-                    counts.pop(record_topics.table_topic_name(self.cfg, row_range.select.table.id), None)
-                    counts |= take_outputs()
                 for name, count in counts.items():
                     self.counts[name] = self.counts.get(name, 0) + count
                 return written
+
+    def _with_outputs(self, row_range: RowRange, written: RowCounts, counts: dict[str, int]) -> RowCounts:
+        """Return a range's rows with the records that a chain of transforms has made of them, and count these."""
+        take_outputs = output_counter(self.sink)
+        if take_outputs is None:
+            return written
+        counts.pop(record_topics.table_topic_name(self.cfg, row_range.select.table.id), None)
+        topics = take_outputs()
+        counts |= topics
+        return replace(written, topics=topics)
 
     def _row_error(self, row_range: RowRange, error: CdcError) -> CdcError:
         return unwritable_row(error, row_range.select.table.id, row_range.where, row_range.stoppable_kind)

@@ -237,6 +237,7 @@ class SnapshotTask:
             "rows": written.written,
             "left_out": written.unreadable,
             **({"nulled": written.nulled} if written.nulled else {}),
+            **({} if written.topics is None else {"topics": dict(written.topics)}),
             "attempt": self.plan.attempt,
             **self._new_native_counts().members(),
         }

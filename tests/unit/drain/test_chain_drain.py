@@ -1,0 +1,112 @@
+"""A drain behind transforms: records that are dropped, routed or unwrapped disturb no counting of events."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+from typing import Any
+
+import pytest
+from kit.binlog_bytes import Dump
+from kit.cases import for_each
+from kit.chain_rig import CONNECT, DEBEZIUM, transforms
+from kit.plain_drain import KINDS, MAP, OTHER_MAPS, drained
+from kit.transaction_bytes import begin_body, gtid_body, map_body, rows_body
+
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
+
+pytestmark = pytest.mark.quick
+MATCHES = f"{CONNECT}predicates.TopicNameMatches"
+UNWRAP = {"type": f"{DEBEZIUM}ExtractNewRecordState", "add.fields": "op", "delete.tombstone.handling.mode": "drop"}
+CHAINS = {
+    "unwrap": transforms(unwrap=UNWRAP),
+    "drops a table, renames the other": {
+        **transforms(
+            filter={"type": f"{CONNECT}Filter", "predicate": "other"},
+            unwrap=UNWRAP,
+            route={"type": f"{CONNECT}RegexRouter", "regex": r"p\.d\.(.*)", "replacement": "p.flat.$1"},
+        ),
+        "predicates": "other",
+        "predicates.other.type": MATCHES,
+        "predicates.other.pattern": r"p\.d\.o",
+    },
+    "drops everything": {
+        **transforms(filter={"type": f"{CONNECT}Filter", "predicate": "all"}),
+        "predicates": "all",
+        "predicates.all.type": MATCHES,
+        "predicates.all.pattern": ".*",
+    },
+    "counts transactions": {
+        **transforms(hoist={"type": f"{CONNECT}HoistField$Value", "field": "event"}),
+        "provide.transaction.metadata": "true",
+    },
+}
+
+
+def sent(draw: random.Random) -> Dump:
+    """Send transactions of several row events of two tables."""
+    dump = Dump().begin()
+    for number in range(1, 20):
+        dump.add(c.GTID_LOG_EVENT, gtid_body(number)).add(c.QUERY_EVENT, begin_body())
+        for _ in range(draw.randint(1, 6)):
+            table, kind = draw.randint(1, 2), draw.choice(KINDS)
+            images = 2 if kind == c.UPDATE_ROWS_EVENT_V2 else 1
+            rows = b"".join(
+                (b"\0" + struct.pack("<ii", key, draw.getrandbits(8))) * images for key in range(draw.randint(1, 3))
+            )
+            dump.add(c.TABLE_MAP_EVENT, map_body(table, (MAP, OTHER_MAPS[0])[table - 1]))
+            dump.add(kind, rows_body(table, kind, 2, rows))
+        dump.add(c.XID_EVENT, bytes(8))
+    return dump
+
+
+def split(noted: list[Any]) -> tuple[list[Any], list[tuple[int, dict[str, Any]]]]:
+    """Return the records for consumers without times, and each marker with the number of records before it."""
+    records: list[Any] = []
+    markers = []
+    for (topic, key, value, partition, *_), _ in noted:
+        if topic != "ledger.p":
+            event = json.loads(value) if value else None
+            records.append((topic, key, json.dumps(without_times(event)), partition))
+        elif b'"reached"' in value:
+            markers.append((len(records), json.loads(value)))
+    return records, markers
+
+
+def without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: without_times(v) for name, v in value.items() if not name.startswith("ts_")}
+    return [without_times(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.req("FAULT-03", "TOPIC-05")
+@for_each("chain", sorted(CHAINS), ids=str)
+def test_a_writer_goes_on_behind_each_marker_without_loss_or_repetition(
+    monkeypatch: pytest.MonkeyPatch, chain: str
+) -> None:
+    for seed in range(2):
+        dump = sent(random.Random(seed))
+        whole, end, writer = drained(
+            monkeypatch, dump, [dump.data], plainly=seed == 0, **{"commit.bytes": "1024"}, **CHAINS[chain]
+        )
+        assert "Error" not in end, end
+        records, markers = split(whole)
+        assert bool(records) == (chain != "drops everything")
+        named = {topic: sum(record[0] == topic for record in records) for topic, *_ in records}
+        assert writer.output.counts.by_topic == named == markers[-1][1]["counts"]
+        for before, marker in markers[:-1]:
+            resume = ResumePosition.from_json(marker["reached"])
+            again, end, _ = drained(
+                monkeypatch,
+                dump,
+                [dump.data],
+                plainly=seed == 0,
+                resume=resume,
+                **{"commit.bytes": "1024"},
+                **CHAINS[chain],
+            )
+            assert "Error" not in end, end
+            assert split(again)[0] == records[before:], (seed, resume)
+        assert len(markers) > 2 or chain == "drops everything"
