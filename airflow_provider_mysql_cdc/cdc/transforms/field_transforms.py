@@ -192,7 +192,7 @@ class InsertField(PartTransform):
             raise OptionError("static.value", "is missing; static.field is set", "Set it")
         kinds = (("topic", "string"), ("partition", "int32"), ("timestamp", "int64"), ("static", "string"))
         self._fields = [
-            (what, SchemaField(spec.rstrip("!?") if spec[-1] in "!?" else spec, _inserted(kind, what, spec)))
+            (what, SchemaField(spec[:-1] if spec[-1] in "!?" else spec, _inserted(kind, what, spec)))
             for what, kind in kinds
             if (spec := options[f"{what}.field"])
         ]

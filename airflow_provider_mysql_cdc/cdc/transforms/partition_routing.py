@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
 from airflow_provider_mysql_cdc.cdc.transforms.option_values import one_of, positive_number, required_names
-from airflow_provider_mysql_cdc.cdc.transforms.record_schema import RecordSchema, TransformFault, is_envelope
+from airflow_provider_mysql_cdc.cdc.transforms.record_schema import DECIMAL, RecordSchema, TransformFault, is_envelope
 from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, Transform
+from airflow_provider_mysql_cdc.cdc.transforms.value_text import milliseconds_of
 
 _MASK64, _MASK32, _INT_MAX = (1 << 64) - 1, (1 << 32) - 1, (1 << 31) - 1
 _SEED = 9001
@@ -65,7 +66,7 @@ def _java_hash(schema: RecordSchema, value: Any) -> int:
     """Return ``hashCode`` of a value as a signed number of 32 bits.
 
     Raises:
-        TransformFault: It is a struct, an array or bytes.
+        TransformFault: It is a struct or an array.
     """
     kind = schema.type
     if kind == "string":
@@ -76,6 +77,10 @@ def _java_hash(schema: RecordSchema, value: Any) -> int:
         return _signed(code)
     if kind == "boolean":
         return 1231 if value else 1237
+    if kind == "bytes":
+        return _hash_of_bytes(schema, value)
+    if isinstance(value, int) and (ms := milliseconds_of(schema, value)) is not None:
+        return _signed((ms ^ (ms >> 32)) & _MASK32)
     if kind in ("int8", "int16", "int32"):
         return int(value)
     if kind == "int64":
@@ -86,6 +91,22 @@ def _java_hash(schema: RecordSchema, value: Any) -> int:
         bits = struct.unpack(">q", struct.pack(">d", value))[0]
         return _signed((bits ^ (bits >> 32)) & _MASK32)
     raise TransformFault(f"the partition cannot be chosen by a value of type {schema.name or kind}")
+
+
+def _hash_of_bytes(schema: RecordSchema, value: bytes) -> int:
+    """Return ``BigDecimal.hashCode`` of a Decimal, and ``ByteBuffer.hashCode`` of other bytes."""
+    code = 0
+    if schema.name != DECIMAL:
+        code = 1
+        for byte in reversed(value):
+            code = (code * 31 + (byte - 256 if byte > 127 else byte)) & _MASK32
+        return _signed(code)
+    number = int.from_bytes(value, "big", signed=True)
+    magnitude = abs(number)
+    for shift in range((magnitude.bit_length() + 31) // 32 * 32 - 32, -1, -32):
+        code = (code * 31 + (magnitude >> shift & _MASK32)) & _MASK32
+    scale = int((schema.parameters or {}).get("scale", "0"))
+    return _signed((31 * (-code if number < 0 else code) + scale) & _MASK32)
 
 
 def _signed(bits: int) -> int:

@@ -209,6 +209,8 @@ class ExtractNewRecordState(Transform):
         header = record.header(self._drop_header) if self._drop_header else None
         if header is None or not header.value:
             return record
+        if not isinstance(header.value, list):
+            raise TransformFault(f"the header {self._drop_header} is no list of fields")
         if self._drop_from_key and record.key is not None and record.key_schema is not None:
             without = self._without(record.key_schema, record.key, header.value)
             record.set_key(*without)

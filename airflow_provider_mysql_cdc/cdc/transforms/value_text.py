@@ -26,6 +26,12 @@ _DAY_MS = 86_400_000
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _TIME, _DATE = JavaDateFormat("HH:mm:ss.SSS'Z'"), JavaDateFormat("yyyy-MM-dd")
 _TIMESTAMP = JavaDateFormat("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
+_TIME_LITERALS = (
+    (CONNECT_DATE, "int32", _DATE, 10, _DAY_MS),
+    (CONNECT_TIME, "int32", _TIME, 13, 1),
+    (CONNECT_TIMESTAMP, "int64", _TIMESTAMP, 24, 1),
+)
+_DIGITS = re.compile(r"\d", re.ASCII)
 _FLOAT = struct.Struct("<f")
 
 
@@ -157,7 +163,18 @@ def parse_literal(text: str) -> tuple[RecordSchema, Any]:
         except ValueError:
             return STRING, text
         raise ValueError("an array or map is not supported as a literal")
-    return _parse_number(stripped) or (STRING, text)
+    return _parse_number(stripped) or _parse_time(stripped) or (STRING, text)
+
+
+def _parse_time(text: str) -> tuple[RecordSchema, int] | None:
+    """Return schema and value of a date, time or timestamp in ISO 8601; None for other texts."""
+    for name, kind, form, length, unit in _TIME_LITERALS:
+        if len(text) == length and _DIGITS.sub("0", text) == _DIGITS.sub("0", form.format(0)):
+            try:
+                return RecordSchema(kind, name=name, version=1), form.parse(text) // unit
+            except ValueError:
+                return None
+    return None
 
 
 def _parse_number(text: str) -> tuple[RecordSchema, Any] | None:

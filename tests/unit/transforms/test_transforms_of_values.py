@@ -1,0 +1,275 @@
+"""Transforms of single values: casts, masks, times, headers, partitions, geometries."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from kit.cases import for_each
+
+from airflow_provider_mysql_cdc.cdc.transforms.cast import cast_value
+from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader, ChainRecord
+from airflow_provider_mysql_cdc.cdc.transforms.date_format import JavaDateFormat
+from airflow_provider_mysql_cdc.cdc.transforms.known_transforms import CONNECT, DEBEZIUM, TRANSFORMS, create_transform
+from airflow_provider_mysql_cdc.cdc.transforms.option_values import read_defaults
+from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
+    CONNECT_DATE,
+    CONNECT_TIMESTAMP,
+    DECIMAL,
+    OPTIONAL_INT32,
+    OPTIONAL_STRING,
+    STRING,
+    RecordSchema,
+    TransformFault,
+    struct_of,
+)
+from airflow_provider_mysql_cdc.cdc.transforms.transform import OptionError, Transform
+from airflow_provider_mysql_cdc.cdc.transforms.value_text import parse_literal, value_text
+
+pytestmark = pytest.mark.quick
+CENTS = RecordSchema("bytes", True, name=DECIMAL, version=1, parameters={"scale": "2"})
+DATE, TIMESTAMP = RecordSchema("int32", name=CONNECT_DATE), RecordSchema("int64", name=CONNECT_TIMESTAMP)
+POINT = struct_of(("wkb", RecordSchema("bytes")), ("srid", OPTIONAL_INT32), optional=True).renamed(
+    "io.debezium.data.geometry.Geometry", 1
+)
+
+
+def made(kind: str, **texts: str) -> Transform:
+    """Return a transform; two underscores in an option's name stand for a dot."""
+    options = TRANSFORMS[kind].made_by.OPTIONS
+    given = {name.replace("__", "."): text for name, text in texts.items()}
+    return create_transform(
+        kind, read_defaults(options, {name: options[name].parse(text) for name, text in given.items()})
+    )
+
+
+def record(schema: RecordSchema | None, value: Any, **more: Any) -> ChainRecord:
+    return ChainRecord("t", None, None, None, schema, value, **more)
+
+
+def event(row: RecordSchema, op: str = "c", **images: Any) -> ChainRecord:
+    """Return a change event."""
+    source = struct_of(("table", OPTIONAL_STRING))
+    schema = struct_of(("before", row), ("after", row), ("source", source), ("op", STRING), name="x.Envelope")
+    value = {"before": None, "after": None, "source": {"table": "t"}, "op": op, **images}
+    return record(schema, value)
+
+
+@for_each(
+    ("schema", "value", "target", "expected"),
+    [
+        (RecordSchema("double"), 1e15, "int32", 2**31 - 1),
+        (RecordSchema("double"), -1e30, "int64", -(2**63)),
+        (RecordSchema("double"), 300.9, "int8", 44),
+        (RecordSchema("int64"), 2**31 + 5, "int32", -(2**31) + 5),
+        (RecordSchema("float"), 0.1, "double", 0.10000000149011612),
+        (RecordSchema("float"), 0.1, "string", "0.1"),
+        (RecordSchema("double"), 1e15, "string", "1.0E15"),
+        (RecordSchema("boolean"), True, "string", "true"),
+        (CENTS, b"\x04\xd2", "string", "12.34"),
+        (CENTS, b"\xff", "string", "-0.01"),
+        (CENTS, b"\x04\xd2", "int32", 12),
+        (CENTS, b"\x32", "boolean", False),
+        (RecordSchema("bytes"), b"\x01\x02", "string", "AQI="),
+        (STRING, "-12", "int8", -12),
+        (STRING, "1e2", "double", 100.0),
+        (STRING, "TRUE", "boolean", True),
+        (STRING, "yes", "boolean", False),
+        (DATE, 19782, "string", "2024-02-29"),
+        (TIMESTAMP, 1709210096789, "string", "2024-02-29T12:34:56.789Z"),
+        (TIMESTAMP, 61_001, "string", "00:01:01.001Z"),
+        (DATE, 19782, "int64", 19782),
+        (OPTIONAL_INT32, None, "string", None),
+    ],
+    ids=lambda value: str(value) if not isinstance(value, RecordSchema) else value.type,
+)
+def test_values_are_cast_as_connect_does(schema: RecordSchema, value: Any, target: str, expected: Any) -> None:
+    assert cast_value(schema, value, target) == expected
+
+
+@for_each(("schema", "value", "target"), [(STRING, "300", "int8"), (STRING, " 1", "int32"), (STRING, "x", "double"),
+    (RecordSchema("bytes"), b"1", "int32"), (struct_of(("a", STRING)), {"a": "1"}, "string")], ids=str)  # fmt: skip
+def test_what_cannot_be_cast_stops(schema: RecordSchema, value: Any, target: str) -> None:
+    with pytest.raises(TransformFault):
+        cast_value(schema, value, target)
+
+
+@for_each(
+    ("pattern", "milliseconds", "text"),
+    [
+        ("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", 1709210096789, "2024-02-29T12:34:56.789Z"),
+        ("yyyyMMdd HHmmss", 1709210096000, "20240229 123456"),
+        ("d.M.yy h:mm a", 1709251260000, "1.3.24 12:01 AM"),
+        ("EEE, dd MMM yyyy", 1709164800000, "Thu, 29 Feb 2024"),
+        ("''yyyy''", -62135596800000, "'0001'"),
+        ("HH:mm:ss.SSS Z", -1, "23:59:59.999 +0000"),
+        ("D, k:mm", 1709164800000, "60, 24:00"),
+    ],
+)
+def test_times_are_written_as_simple_date_format_does(pattern: str, milliseconds: int, text: str) -> None:
+    assert JavaDateFormat(pattern).format(milliseconds) == text
+
+
+@for_each(
+    ("pattern", "text", "milliseconds"),
+    [
+        ("yyyy-MM-dd HH:mm:ss", "2024-02-29 12:34:56", 1709210096000),
+        ("yyyy-MM-dd HH:mm:ss", "2024-02-29 12:34:56 and more", 1709210096000),
+        ("yyyyMMddHHmmss", "20240229123456", 1709210096000),
+        ("yyyy-MM-dd", "2024-14-01", 1738368000000),
+        ("dd MMM yyyy HH:mm Z", "29 Feb 2024 14:34 +0200", 1709210040000),
+        ("h:mm a", "12:01 AM", 60_000),
+        ("yyyy-MM-dd", "29.02.2024", None),
+        ("HH:mm", "x", None),
+    ],
+)
+def test_times_are_read_as_simple_date_format_does(pattern: str, text: str, milliseconds: int | None) -> None:
+    if milliseconds is None:
+        with pytest.raises(ValueError, match=text):
+            JavaDateFormat(pattern).parse(text)
+    else:
+        assert JavaDateFormat(pattern).parse(text) == milliseconds
+
+
+@for_each("pattern", ["yyyy-w", "'open", "yyyy G"])
+def test_patterns_that_are_not_supported_are_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match="has"):
+        JavaDateFormat(pattern)
+
+
+@for_each(
+    ("text", "kind", "again"),
+    [
+        ("42", "int8", "42"),
+        ("300", "int16", "300"),
+        ("70000", "int32", "70000"),
+        ("9999999999", "int64", "9999999999"),
+        ("12.5", "float", "12.5"),
+        ("1.50", "float", "1.5"),
+        ("1e3", "int16", "1000"),
+        ("0.1", "bytes", "0.1"),
+        ("true", "boolean", "true"),
+        ("prod", "string", "prod"),
+        (" x ", "string", " x "),
+        ("2024-01-02", "int32", "2024-01-02"),
+        ("2024-01-02T00:00:00.000Z", "int64", "2024-01-02"),
+        ("12:00:01.000Z", "int32", "12:00:01.000Z"),
+    ],
+)
+def test_literals_of_headers_get_the_type_that_connect_finds(text: str, kind: str, again: str) -> None:
+    schema, value = parse_literal(text)
+    assert (schema.type, value_text(schema, value)) == (kind, again)
+
+
+def test_structs_in_headers_are_like_json() -> None:
+    schema = struct_of(("a", STRING), ("b", RecordSchema("array", items=OPTIONAL_INT32)), ("c", CENTS))
+    assert value_text(schema, {"a": 'x"y', "b": [1, None], "c": b"\x01"}) == '{"a":"x\\"y","b":[1,null],"c":0.01}'
+
+
+@for_each(
+    ("options", "value", "expected"),
+    [
+        ({}, {"s": "secret", "n": 5, "d": b"\x05", "f": True}, {"s": "", "n": 0, "d": b"\x05", "f": False}),
+        (
+            {"replacement": "7"},
+            {"s": "x", "n": 5, "d": b"\x05", "f": None},
+            {"s": "7", "n": 7, "d": b"\x05", "f": None},
+        ),
+    ],
+    ids=["empty", "replaced"],
+)
+def test_fields_are_masked(options: dict[str, str], value: Any, expected: Any) -> None:
+    schema = struct_of(("s", STRING), ("n", OPTIONAL_INT32), ("d", CENTS), ("f", RecordSchema("boolean", True)))
+    transform = made(f"{CONNECT}MaskField$Value", fields="s,n,f", **options)
+    made_of = transform.apply(record(schema, value))
+    assert made_of is not None and made_of.value == expected and made_of.value_schema is schema
+    with pytest.raises(TransformFault, match="mismatching scale"):
+        made(f"{CONNECT}MaskField$Value", fields="d").apply(record(schema, value))
+
+
+@for_each(
+    ("function", "row", "values", "partition"),
+    [
+        # String.hashCode of "t" is 116, Integer.hashCode its value: 116 + 5.
+        ("java", struct_of(("id", OPTIONAL_INT32)), {"id": 5}, 121 % 7),
+        ("java", struct_of(("id", RecordSchema("int64"))), {"id": 2**33 + 1}, (116 + 3) % 7),
+        ("java", struct_of(("id", CENTS)), {"id": b"\x05"}, (116 + 31 * 5 + 2) % 7),
+        ("java", struct_of(("id", RecordSchema("bytes"))), {"id": b"\x01"}, (116 + 31 + 1) % 7),
+    ],
+    ids=str,
+)
+def test_partitions_follow_the_hash_of_java(function: str, row: RecordSchema, values: Any, partition: int) -> None:
+    kind = f"{DEBEZIUM}partitions.PartitionRouting"
+    options = {"partition__payload__fields": "source.table, change.id, nothing.x", "partition__topic__num": "7"}
+    transform = made(kind, **options, partition__hash__function=function)
+    for op, images in (("c", {"after": values}), ("d", {"before": values})):
+        routed = transform.apply(event(row, op, **images))
+        assert routed is not None and routed.partition == partition
+    truncated = transform.apply(event(row, "t"))
+    assert truncated is not None and truncated.partition is None
+
+
+def point(x: float, y: float, order: str = "<") -> bytes:
+    return (b"\x01" if order == "<" else b"\x00") + struct.pack(f"{order}Idd", 1, x, y)
+
+
+def test_geometries_are_swapped_and_extended() -> None:
+    line = b"\x01" + struct.pack("<II4d", 2, 2, 1, 2, 3, 4)
+    both = b"\x01" + struct.pack("<II", 7, 2) + point(1, 2) + point(5, 6, ">")
+    schema = struct_of(("g", POINT), ("nested", struct_of(("p", POINT))))
+    for wkb, swapped in (
+        (point(1, 2), point(2, 1)),
+        (line, b"\x01" + struct.pack("<II4d", 2, 2, 2, 1, 4, 3)),
+        (both, b"\x01" + struct.pack("<II", 7, 2) + point(2, 1) + point(6, 5, ">")),
+    ):
+        value = {"g": {"wkb": wkb, "srid": 4326}, "nested": {"p": {"wkb": wkb, "srid": 1}}}
+        out = made(f"{DEBEZIUM}SwapGeometryCoordinates").apply(record(schema, value))
+        assert out is not None and out.value["g"]["wkb"] == swapped and out.value["nested"]["p"]["wkb"] == wkb
+    with pytest.raises(TransformFault, match="swap"):
+        made(f"{DEBEZIUM}SwapGeometryCoordinates").apply(record(schema, {"g": {"wkb": b"\x01\x01", "srid": 4326}}))
+    extended = b"\x01" + struct.pack("<II", 0x20000001, 4326) + point(1, 2)[5:]
+    out = made(f"{DEBEZIUM}GeometryFormatTransformer").apply(record(schema, {"g": {"wkb": point(1, 2), "srid": 4326}}))
+    assert out is not None and out.value["g"]["wkb"] == extended
+    out = made(f"{DEBEZIUM}GeometryFormatTransformer", format="ewkb").apply(out)
+    assert out is not None and out.value["g"]["wkb"] == point(1, 2)
+
+
+def test_vectors_become_json() -> None:
+    vector = RecordSchema("array", True, name="io.debezium.data.FloatVector", version=1, items=RecordSchema("float"))
+    row = struct_of(("v", vector), ("n", OPTIONAL_INT32), optional=True)
+    out = made(f"{DEBEZIUM}VectorToJsonConverter").apply(event(row, after={"v": [1.0, 2.5, 1e10], "n": 1}))
+    assert out is not None and out.value_schema is not None
+    assert out.value["after"] == {"v": '{ "values": [1.0, 2.5, 1.0E10] }', "n": 1}
+    after = out.value_schema.by_name["after"].schema
+    assert (after.optional, after.by_name["v"].schema.name) == (True, "io.debezium.data.Json")
+
+
+def test_headers_become_fields_and_nested_ones() -> None:
+    kind = f"{DEBEZIUM}HeaderToValue"
+    headers = [ChainHeader("a", STRING, "1"), ChainHeader("b", STRING, "2"), ChainHeader("kept", STRING, "3")]
+    row = struct_of(("n", OPTIONAL_INT32), optional=True)
+    before = event(row, after={"n": 1})
+    before.headers = headers
+    out = made(kind, headers="a,b", fields="source.a,b", operation="move").apply(before)
+    assert out is not None and (out.value["source"], out.value["b"]) == ({"table": "t", "a": "1"}, "2")
+    assert [header.name for header in out.headers] == ["kept"]
+    with pytest.raises(OptionError, match="as many"):
+        made(kind, headers="a,b", fields="x", operation="copy")
+    with pytest.raises(OptionError, match="newkey"):
+        made(kind, headers="__debezium.newkey", fields="x", operation="copy")
+
+
+def test_source_types_are_added_from_the_parameters_of_the_columns() -> None:
+    parameters = {"type": "VARCHAR", "name": "n", "length": "20"}
+    named = {f"__debezium.source.column.{name}": text for name, text in parameters.items()}
+    row = struct_of(("n", RecordSchema("string", True, parameters=named)), optional=True)
+    out = made(f"{DEBEZIUM}ExtractSchemaToNewRecord").apply(event(row, after={"n": "x"}))
+    assert out is not None
+    (column,) = out.value["sourceSchema"]["table"]["columns"]
+    assert (out.value["sourceSchema"]["id"], column) == (
+        "t",
+        {"name": "n", "typeName": "VARCHAR", "length": 20, "scale": None, "comment": None},
+    )
+    with pytest.raises(TransformFault, match="propagate"):
+        made(f"{DEBEZIUM}ExtractSchemaToNewRecord").apply(event(struct_of(("n", STRING)), after={"n": "x"}))
