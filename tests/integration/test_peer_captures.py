@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError, ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 
@@ -29,8 +28,6 @@ STOPS: dict[str, tuple[type[Exception], str]] = {
     "types/time_connect": (ValueDecodeError, "column t of table tdb.nn_zero"),
     "types/time_isostring": (ValueDecodeError, "column t of table tdb.nn_zero"),
 }
-# What no release supports yet must be refused by name, never written in another form.
-UNSUPPORTED = {"dml/unwrap": "transforms"}
 # Modes that change how values and rows are written and nothing that goes from one batch to the next: the workload's
 # mode "default" shows that the places where batches end cannot be told from the records.
 WRITTEN_ONLY = ("types/", "dml/", "ddl/no_data")
@@ -66,7 +63,7 @@ def mode_of(case: str) -> dict[str, str]:
     "EVT-01", "TYPE-01", "TXN-01", "COL-01", "SNAP-07", "SNAP-16", "SNAP-39", "SNAP-40", "STRM-17", "SCH-20"
 )
 @pytest.mark.req("INC-02", "INC-04", "INC-06", "INC-47")
-@pytest.mark.parametrize("case", [c for c in CASES if c not in UNSUPPORTED and c not in AVRO])
+@pytest.mark.parametrize("case", [c for c in CASES if c not in AVRO])
 @pytest.mark.exhaustive(
     but="^(ddl/extras|dml/extras|filters|row_image|routing|signals/incremental$|tx/tx|types/default)"
 )
@@ -163,11 +160,3 @@ def judged(case: str, done: Any) -> frozenset[str]:
     print(*found, sep="\n")
     assert found == []
     return result.without_schemas
-
-
-@pytest.mark.parametrize("case", sorted(UNSUPPORTED))
-def test_unsupported_modes_are_refused_by_name(case: str) -> None:
-    """A mode that is not supported stops with a ConfigError that names the property."""
-    base = {"topic.prefix": "cap", "database.hostname": "h", "database.user": "u", "database.password": "p"}
-    with pytest.raises(ConfigError, match=UNSUPPORTED[case]):
-        ConnectorConfig.from_properties({**base, "kafka.bootstrap.servers": "k:9092", **mode_of(case)})

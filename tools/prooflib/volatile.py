@@ -29,6 +29,8 @@ _SHORTEST_EVENT = 23
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _GTID = re.compile(rf"({UUID.pattern})(:.+)")
 _ROWS = ("before", "after")
+_RENAMED = re.compile(r".*[._](ts_ms|ts_us|ts_ns|gtid|transaction_id|thread|server_id)")
+_PER_SECOND = {"ts_ms": 1_000, "ts_us": 1_000_000, "ts_ns": 1_000_000_000}
 
 
 @dataclass(slots=True)
@@ -87,15 +89,15 @@ class VolatileValues:
     def is_expected(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
         """Return whether a difference of two leaves need not be reported."""
         if path[0] == "headers":
-            return path[1] == RUN_ID and self._run(ours, theirs)
+            return self._run(ours, theirs) if path[1] == RUN_ID else self._renamed(path, ours, theirs, pair)
         if path == ("key", "payload", "id") and (is_transaction(pair[1]) or is_notification(pair[1])):
             return self._id(path, ours, theirs, pair)
         if path[:2] != ("value", "payload") or len(path) < 3:
             return path[0] == "key" and self._row_value(path, ours, theirs, pair)
         if path[2] in _ROWS:
             return self._row_value(path, ours, theirs, pair)
-        rule = _RULES.get(path[-1])
-        return rule is not None and rule(self, path, ours, theirs, pair)
+        rule = _RULES.get(path[-1], VolatileValues._renamed)
+        return rule(self, path, ours, theirs, pair)
 
     def _run(self, ours: Any, theirs: Any) -> bool:
         """Return whether a run of ours may correspond to a recorded one; a capture of ours has several."""
@@ -111,6 +113,20 @@ class VolatileValues:
             return False
         sides = zip(pair, self.windows, (False, True), strict=True)
         return all(is_plausible_time(path, record, window, recorded=recorded) for record, window, recorded in sides)
+
+    def _renamed(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
+        """Compare a member of an event that transforms have renamed or put into a header (``__source_ts_ms``)."""
+        match = _RENAMED.fullmatch(path[-1])
+        if match is None or not (isinstance(ours, str) and isinstance(theirs, str)):
+            return False
+        if match[1] in ("gtid", "transaction_id"):
+            return self._gtid(path, ours, theirs, pair)
+        if not (ours.isdigit() and theirs.isdigit() and len(ours) == len(theirs)):
+            return False
+        if match[1] in _PER_SECOND:
+            moments = (int(text) / _PER_SECOND[match[1]] for text in (ours, theirs))
+            return all(window.holds(moment) for window, moment in zip(self.windows, moments, strict=True))
+        return (self.threads if match[1] == "thread" else self.server_ids).holds(ours, theirs)
 
     def _server_id(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
         return _ids(ours, theirs) and "0" not in (ours, theirs) and self.server_ids.holds(ours, theirs)

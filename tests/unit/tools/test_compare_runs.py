@@ -33,6 +33,32 @@ def plain(topic: str, key: dict[str, Any], value: dict[str, Any], side: str = "t
     return json.dumps({**members, "headers": headers}, separators=(",", ":"))
 
 
+def unwrapped(side: str, uuid: str, *, later: int = 0, number: int = 7, thread: int = 9) -> list[str]:
+    """Return a row behind transforms, with members of its event under other names and in headers."""
+    ts = BEGAN[side] + 1000 + later
+    value = {
+        "id": 1,
+        "__ts_us": ts * 1000,
+        "__source_ts_ms": ts,
+        "m.gtid": f"{uuid}:{number}",
+        "s.thread": thread,
+        "at": 5,
+    }
+    members = {"topic": "cap.d.t", "partition": 0, "key": {"id": 1}, "value": value}
+    headers = [{"__debezium.context.runId": RUNS[side]}, {"__source_ts_ms": str(ts)}, {"__op": "c"}]
+    return [json.dumps({**members, "headers": headers}, separators=(",", ":"))]
+
+
+def test_members_of_events_that_transforms_have_renamed_are_masked_like_those_of_events() -> None:
+    ours, theirs = unwrapped("ours", OURS, thread=8), unwrapped("theirs", THEIRS)
+    assert told(ours, theirs) == []
+    assert told(unwrapped("ours", OURS, number=8), theirs) == ["value.payload.m.gtid"]
+    far = unwrapped("ours", OURS, later=10_000_000)
+    assert told(far, theirs) == ["value.payload.__ts_us", "value.payload.__source_ts_ms", "headers.__source_ts_ms"]
+    assert told([ours[0].replace('"at":5', '"at":6')], theirs) == ["value.payload.at"]
+    assert told([ours[0].replace('"__op":"c"', '"__op":"u"')], theirs) == ["headers.__op"]
+
+
 # -- the clock ------------------------------------------------------------------------------------------------------
 
 
