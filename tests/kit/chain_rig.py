@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.formats.chain_writer import ChainWriter
+from airflow_provider_mysql_cdc.cdc.formats.record_format import LookupSchemaId
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, TopicSpec
 from kit.memory_kafka import MemoryKafka, MemoryWriter
 
@@ -65,11 +66,13 @@ class NotedWriter(MemoryWriter):
         super().produce(topic, key, value, partition, headers)
 
 
-def chained(properties: Mapping[str, str], partitions: int = 1) -> tuple[ChainWriter, NotedWriter, MemoryTopics]:
+def chained(
+    properties: Mapping[str, str], partitions: int = 1, lookup_id: LookupSchemaId | None = None
+) -> tuple[ChainWriter, NotedWriter, MemoryTopics]:
     """Return a writer with the chain of properties, what it produces to, and the topics."""
     cfg, inner = ConnectorConfig.from_properties({**GIVEN, **properties}), NotedWriter()
     topics = MemoryTopics(partitions=partitions)
-    return ChainWriter(cfg, inner, topics), inner, topics
+    return ChainWriter(cfg, inner, lookup_id, topics), inner, topics
 
 
 def transforms(**steps: Mapping[str, str]) -> dict[str, str]:

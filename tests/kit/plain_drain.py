@@ -101,7 +101,7 @@ def drained(
     state = SchemaState().with_table(T, ())
     for name in "oü":
         state = state.with_table(Table(TableId("d", name), T.columns, ("id",)), ())
-    target = sink if cfg.chain is None else ChainWriter(cfg, sink, MemoryTopics())
+    target = sink if cfg.chain is None else ChainWriter(cfg, sink, topics=MemoryTopics())
     context = WriterContext(cfg, plan, 0, state, target, SERVER, marker)  # type: ignore[arg-type]
     writer = sink.writer = create_writer(context)
     writer.whole_transactions = None

@@ -370,7 +370,7 @@ class ConnectorConfig:
 
     def registry_settings(self, part: F.ConverterPart) -> RegistrySettings | None:
         """Return how to reach the schema registry of keys or of values; None when they are not Avro."""
-        return F.registry_settings(Lookup(self.values), part)
+        return F.registry_settings(Lookup(self.families.behind_chain or self.values), part)
 
     def kafka_settings(self, role: KafkaRole | str | None = None) -> dict[str, str | Secret]:
         """Return settings for a Kafka client; ``sink.clients`` alone reveals the secrets among them.

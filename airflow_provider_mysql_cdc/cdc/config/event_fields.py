@@ -227,7 +227,7 @@ def _converter_class(value: str) -> str:
 
 _CONVERTERS = (
     f"`{JSON_CONVERTER}` or `{AVRO_CONVERTER}`, with the wire format and the schemas of Confluent's (docs/avro.md); "
-    f"behind transforms JSON, or {', '.join(f'`{name}`' for name in PLAIN_CONVERTERS)}."
+    f"behind transforms also {', '.join(f'`{name}`' for name in PLAIN_CONVERTERS)}."
 )
 KEY_CONVERTER: Field[str] = Field(
     "key.converter",

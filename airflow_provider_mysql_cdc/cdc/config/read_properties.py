@@ -403,11 +403,6 @@ def _check_chain(out: ParsedProperties, get: Lookup) -> None:
     elif get[F.EVENT_CONTRACT] is EventContract.OLD:
         fix = "Remove it: the transforms are those of Debezium 3.6.1, whose events they read"
         refusals.append((F.EVENT_CONTRACT, "they need events of contract 3.x", fix))
-    for part in F.PARTS:
-        declared = F.CONVERTER_CLASS_FIELD[part]
-        if not F.is_ticdc(get) and get[declared] == AVRO_CONVERTER:
-            fix = f"Use {JSON_CONVERTER}, or only transforms that rename topics"
-            refusals.append((declared, "Avro behind transforms is not supported yet", fix))
     for declared, why, fix in refusals:
         out.refuse(declared.name, display_text(get[declared]), f"does not go with {F.TRANSFORMS.name}: {why}", fix)
     if get[F.DRAIN_WRITERS] > 1:
@@ -420,6 +415,9 @@ def _check_chain(out: ParsedProperties, get: Lookup) -> None:
         F.VALUE_SCHEMAS_ENABLE: True,
         F.VALUE_REPLACE_NULL_WITH_DEFAULT: False,
         F.DRAIN_WRITERS: 1,
+        # Their defaults depend on the converters.
+        F.FIELD_NAME_ADJUSTMENT_MODE: get[F.FIELD_NAME_ADJUSTMENT_MODE],
+        F.SCHEMA_NAME_ADJUSTMENT_MODE: get[F.SCHEMA_NAME_ADJUSTMENT_MODE],
     }
     out.families.behind_chain = out.values
     out.values = {**out.values, **{declared.name: value for declared, value in before.items()}}

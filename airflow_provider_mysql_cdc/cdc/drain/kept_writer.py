@@ -52,7 +52,7 @@ class KeptWriter:
         self._written: BatchPlan | None = None
         with contextlib.ExitStack() as opened:
             self.sink = sink or opened.enter_context(
-                contextlib.closing(with_chain(cfg, kafka_clients.record_writer(cfg, index)))
+                contextlib.closing(with_chain(cfg, kafka_clients.record_writer(cfg, index), ask_driver(channel)))
             )
             # Open until the end: a writer that meets thousands of tables joins the plan many times
             # (``producer_renewal``), and reads only newer ledger records then.

@@ -1,7 +1,7 @@
 """Records of the decoders as Connect records, and Connect records as Kafka Connect's converters write them.
 
 Source: ``JsonConverter``, ``StringConverter``, ``ByteArrayConverter`` and ``SimpleHeaderConverter`` of Kafka 4.3,
-``BinaryDataConverter`` of Debezium 3.6.1.
+``BinaryDataConverter`` of Debezium 3.6.1, and Confluent's ``AvroConverter``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps, number
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import AvroSerializer
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_float
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader
@@ -29,6 +32,7 @@ SOURCE_STRUCT = "io.debezium.connector.mysql.Source"
 _MAX_SCHEMAS = 1024
 _PAYLOAD = b',"payload":'
 _PREFIX = b'{"schema":'
+RecordHeaders = list[tuple[str, bytes | None]]
 ReadPart = Callable[[Any], Any]
 WritePart = Callable[[Any], str]
 
@@ -108,8 +112,10 @@ class JsonWriter:
         self._schemas, self._replace_null, self._keep_marker = schemas, replace_null, keep_marker
         self._writers: dict[RecordSchema, tuple[str, WritePart]] = {}
 
-    def __call__(self, topic: str, schema: RecordSchema | None, value: Any) -> bytes | None:
-        """Return the bytes of a key or value; arguments of no use to JSON are those of ``PartConverter``.
+    def __call__(
+        self, topic: str, schema: RecordSchema | None, value: Any, headers: RecordHeaders | None = None
+    ) -> bytes | None:
+        """Return the bytes of a key or value; arguments of no use to JSON are those of ``ConvertPart``.
 
         Raises:
             TransformFault: The value does not fit its schema.
@@ -229,7 +235,9 @@ def schema_text(schema: RecordSchema) -> str:
     return dumps(schema_document(schema))
 
 
-def write_text(topic: str, schema: RecordSchema | None, value: Any) -> bytes | None:
+def write_text(
+    topic: str, schema: RecordSchema | None, value: Any, headers: RecordHeaders | None = None
+) -> bytes | None:
     """Return the bytes of a key or value as StringConverter writes them.
 
     Raises:
@@ -253,7 +261,9 @@ def _java_struct(schema: RecordSchema | None, value: Any) -> str:
     return value_text(schema, value)
 
 
-def write_binary(topic: str, schema: RecordSchema | None, value: Any) -> bytes | None:
+def write_binary(
+    topic: str, schema: RecordSchema | None, value: Any, headers: RecordHeaders | None = None
+) -> bytes | None:
     """Return the bytes of a key or value as ByteArrayConverter and BinaryDataConverter write them.
 
     Raises:
@@ -262,6 +272,55 @@ def write_binary(topic: str, schema: RecordSchema | None, value: Any) -> bytes |
     if value is None or isinstance(value, bytes):
         return value
     raise TransformFault(f"is not compatible with objects of type {'null' if schema is None else schema.type}")
+
+
+class AvroWriter:
+    """Write keys or values as Confluent's AvroConverter does.
+
+    Args:
+        part: ``key`` or ``value``.
+        formats: Registers schemas; its configuration is that behind the chain.
+        replace_null: Whether null is written as the field's default.
+        by_topic: Whether subjects are named after topics alone.
+    """
+
+    def __init__(
+        self, part: F.ConverterPart, formats: RecordFormats, *, replace_null: bool, by_topic: bool = True
+    ) -> None:
+        self._part, self._formats, self._by_topic = part, formats, by_topic
+        self._json = JsonWriter(schemas=False, replace_null=replace_null)
+        self._serializers: dict[tuple[str, RecordSchema], AvroSerializer] = {}
+
+    def __call__(
+        self, topic: str, schema: RecordSchema | None, value: Any, headers: RecordHeaders | None = None
+    ) -> bytes | None:
+        """Return the bytes of a key or value, and add the header with its schema's GUID if that is where it goes.
+
+        Raises:
+            TransformFault: It has no schema, or does not fit it.
+            SchemaError: A name or type cannot be represented in Avro.
+            RegistryError: The registry does not return an id.
+        """
+        if value is None:
+            return None
+        if schema is None:
+            raise TransformFault("a value without a schema cannot be written as Avro")
+        data = self._json(topic, schema, value)
+        serializer = self._serializers.get((topic, schema)) or self._create(topic, schema)
+        if serializer.header is not None and headers is not None:
+            headers.append(serializer.header)
+        assert data is not None
+        return serializer.serialize_json(data)
+
+    def _create(self, topic: str, schema: RecordSchema) -> AvroSerializer:
+        if schema.type != "struct" and not self._by_topic:
+            raise TransformFault(f"the message {self._part} must only be a record schema to name its subject")
+        if len(self._serializers) >= _MAX_SCHEMAS:
+            self._serializers.clear()
+        serializer = self._formats.topic_serializer(self._part, topic, schema_text(schema))
+        assert serializer is not None
+        self._serializers[topic, schema] = serializer
+        return serializer
 
 
 def read_headers(headers: Headers) -> list[ChainHeader]:
@@ -276,7 +335,7 @@ def read_headers(headers: Headers) -> list[ChainHeader]:
     ]
 
 
-def write_headers(headers: Sequence[ChainHeader]) -> list[tuple[str, bytes | None]]:
+def write_headers(headers: Sequence[ChainHeader]) -> RecordHeaders:
     """Return headers as SimpleHeaderConverter writes them.
 
     Args:

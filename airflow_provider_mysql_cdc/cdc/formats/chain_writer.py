@@ -21,14 +21,18 @@ from airflow_provider_mysql_cdc.cdc.emit import topic_names
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.formats.chain_converter import (
+    AvroWriter,
     ConnectReader,
     JsonWriter,
+    RecordHeaders,
     read_headers,
     write_binary,
     write_headers,
     write_text,
 )
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
+from airflow_provider_mysql_cdc.cdc.formats.record_format import LookupSchemaId
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.records import Headers, RowRecord, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
@@ -54,8 +58,10 @@ _PART_REMEDY = (
 class ConvertPart(Protocol):
     """Serializes keys or values."""
 
-    def __call__(self, topic: str, schema: RecordSchema | None, value: Any) -> bytes | None:
-        """Return the bytes; raises ``TransformFault``."""
+    def __call__(
+        self, topic: str, schema: RecordSchema | None, value: Any, headers: RecordHeaders | None = None
+    ) -> bytes | None:
+        """Return the bytes, and add what belongs to them to the record's headers; raises ``TransformFault``."""
 
 
 class TopicCatalog(Protocol):
@@ -96,10 +102,17 @@ class ChainWriter:
     Args:
         cfg: The connector's configuration, which has a chain.
         inner: The transactional producer.
+        lookup_id: Returns the id of a schema; only Avro needs it.
         topics: The cluster's topics.
     """
 
-    def __init__(self, cfg: ConnectorConfig, inner: RecordWriter, topics: TopicCatalog | None = None) -> None:
+    def __init__(
+        self,
+        cfg: ConnectorConfig,
+        inner: RecordWriter,
+        lookup_id: LookupSchemaId | None = None,
+        topics: TopicCatalog | None = None,
+    ) -> None:
         assert cfg.chain is not None
         self._cfg, self._inner, self._chain = cfg, inner, cfg.chain
         self._topics = KafkaTopics(cfg) if topics is None else topics
@@ -112,7 +125,7 @@ class ChainWriter:
             topic_names.heartbeat_topic(prefix, cfg[F.TOPIC_HEARTBEAT_PREFIX]),
         }
         self._keys, self._values = ConnectReader(), ConnectReader()
-        self._write_key, self._write_value = converter(cfg, "key"), converter(cfg, "value")
+        self._write_key, self._write_value = converter(cfg, "key", lookup_id), converter(cfg, "value", lookup_id)
         self._plan: BatchPlan | None = None
         self._recorded: dict[str, RecordedTopic] = {}
         self._infos: dict[str, TopicInfo] = {}
@@ -197,6 +210,23 @@ class ChainWriter:
         self._recorded |= self._new
         self._new = {}
 
+    def register_schemas(self, records: Sequence[SideRecord]) -> None:
+        """Let Avro's converters ask for the ids of the schemas that records have behind the chain.
+
+        Args:
+            records: The records, which are neither produced nor counted.
+
+        Raises:
+            ConfigError: A transform or converter cannot take one.
+            RegistryError: The registry does not return an id.
+        """
+        if any(isinstance(write, AvroWriter) for write in (self._write_key, self._write_value)):
+            for record in records:
+                if record.topic not in self._internal:
+                    made = self._transformed(record.topic, record.key, record.value, record.headers or ())
+                    if made is not None:
+                        self._written(made)
+
     def _sides(self, records: Sequence[SideRecord]) -> list[SideRecord]:
         """Produce the records that are for the chain; return the others."""
         internal = []
@@ -226,17 +256,7 @@ class ChainWriter:
     def _produce(self, record: ChainRecord, source: str) -> None:
         topic = record.topic
         info = self._infos.get(topic) or self._find_topic(topic, source)
-        try:
-            key = self._write_key(topic, record.key_schema, record.key)
-            value = self._write_value(topic, record.value_schema, record.value)
-        except TransformFault as fault:
-            raise ConfigError(
-                "a record behind the transforms cannot be converted",
-                where=_where(record),
-                why=str(fault),
-                remedy="correct the transforms, or choose another key.converter or value.converter; Kafka Connect "
-                "would stop here too",
-            ) from fault
+        key, value, headers = self._written(record)
         partition = partition_of(key, info.partitions) if record.partition is None else record.partition
         if not 0 <= partition < info.partitions:
             raise ConfigError(
@@ -245,7 +265,7 @@ class ChainWriter:
                 remedy="give the topic as many partitions as the transform says, or correct the transform",
             )
         self._counts[topic] = self._counts.get(topic, 0) + 1
-        produced = topic, key, value, partition, write_headers(record.headers)
+        produced = topic, key, value, partition, headers
         timestamp = record.timestamp
         if timestamp is None or timestamp in (0, _NO_TIMESTAMP):
             self._inner.produce(*produced)
@@ -257,6 +277,27 @@ class ChainWriter:
                 where=_where(record),
                 remedy="correct the row's time, or remove table.field.event.timestamp; Kafka Connect would stop too",
             )
+
+    def _written(self, record: ChainRecord) -> tuple[bytes | None, bytes | None, RecordHeaders]:
+        """Return a record's key, value and headers as the converters write them.
+
+        Raises:
+            ConfigError: A converter cannot take it.
+            RegistryError: The registry does not return the id of a schema.
+        """
+        headers = write_headers(record.headers)
+        try:
+            key = self._write_key(record.topic, record.key_schema, record.key, headers)
+            value = self._write_value(record.topic, record.value_schema, record.value, headers)
+        except TransformFault as fault:
+            raise ConfigError(
+                "a record behind the transforms cannot be converted",
+                where=_where(record),
+                why=str(fault),
+                remedy="correct the transforms, or choose another key.converter or value.converter; Kafka Connect "
+                "would stop here too",
+            ) from fault
+        return key, value, headers
 
     def _find_topic(self, topic: str, source: str) -> TopicInfo:
         """Return a topic that a batch writes to for the first time; it is created if it is missing.
@@ -282,15 +323,22 @@ class ChainWriter:
         return info
 
 
-def converter(cfg: ConnectorConfig, part: F.ConverterPart) -> ConvertPart:
+def converter(cfg: ConnectorConfig, part: F.ConverterPart, lookup_id: LookupSchemaId | None = None) -> ConvertPart:
     """Return what serializes the keys or values behind a chain.
 
     Args:
         cfg: The connector's configuration.
         part: ``key`` or ``value``.
+        lookup_id: Returns the id of a schema; only Avro needs it.
     """
     behind = cfg.behind_chain()
     name = behind[F.CONVERTER_CLASS_FIELD[part]]
+    if behind.is_avro(part):
+        assert lookup_id is not None
+        part_fields = F.CONVERTER_FIELDS[part]
+        replace_null = part_fields.keep_null is None or not behind[part_fields.keep_null]
+        by_topic = behind[part_fields.subjects] == F.SUBJECT_STRATEGIES[0]
+        return AvroWriter(part, RecordFormats(behind, lookup_id), replace_null=replace_null, by_topic=by_topic)
     if name == STRING_CONVERTER:
         return write_text
     if name in BINARY_CONVERTERS:
@@ -304,14 +352,15 @@ def converter(cfg: ConnectorConfig, part: F.ConverterPart) -> ConvertPart:
     )
 
 
-def with_chain(cfg: ConnectorConfig, writer: TransactionalWriter) -> TransactionalWriter:
+def with_chain(cfg: ConnectorConfig, writer: TransactionalWriter, lookup_id: LookupSchemaId) -> TransactionalWriter:
     """Return a writer that applies the configuration's chain; the writer itself where there is none.
 
     Args:
         cfg: The connector's configuration.
         writer: The transactional producer.
+        lookup_id: Returns the id of a schema.
     """
-    return writer if cfg.chain is None else cast(TransactionalWriter, ChainWriter(cfg, writer))
+    return writer if cfg.chain is None else cast(TransactionalWriter, ChainWriter(cfg, writer, lookup_id))
 
 
 def begin_batch(writer: object, plan: BatchPlan | None, recorded: Mapping[str, RecordedTopic]) -> None:
@@ -324,6 +373,17 @@ def begin_batch(writer: object, plan: BatchPlan | None, recorded: Mapping[str, R
     """
     if isinstance(writer, ChainWriter):
         writer.begin(plan, recorded)
+
+
+def register_schemas(writer: object, records: Sequence[SideRecord]) -> None:
+    """Let a writer with a chain ask for the ids of the schemas of records, before it is locked for their transaction.
+
+    Args:
+        writer: The writer.
+        records: The records, before the chain.
+    """
+    if isinstance(writer, ChainWriter):
+        writer.register_schemas(records)
 
 
 def output_counter(writer: object) -> Callable[[], dict[str, int]] | None:

@@ -72,6 +72,20 @@ class RecordFormats:
             self._serializer("value", topic, text.value_schema, about),
         )
 
+    def topic_serializer(self, part: F.ConverterPart, topic: str, schema: str) -> AvroSerializer | None:
+        """Return what serializes the keys or values of a topic with one schema, after registering it; None for JSON.
+
+        Args:
+            part: ``key`` or ``value``.
+            topic: The topic.
+            schema: The Connect schema as JsonConverter writes it.
+
+        Raises:
+            SchemaError: A name or type cannot be represented in Avro.
+            RegistryError: The registry does not return an id.
+        """
+        return self._serializer(part, topic, schema, f"topic {topic}")
+
     def _serializer(self, part: F.ConverterPart, topic: str, schema: str | None, about: str) -> AvroSerializer | None:
         if schema is None or not self._cfg.is_avro(part):
             return None

@@ -57,7 +57,7 @@ def open_window_task(
     """
     with (
         open_task(index, arguments) as (cfg, channel),
-        contextlib.closing(with_chain(cfg, kafka_clients.record_writer(cfg, index))) as sink,
+        contextlib.closing(with_chain(cfg, kafka_clients.record_writer(cfg, index), ask_driver(channel))) as sink,
         named_errors(cfg),
         connect(cfg.connection_settings()) as conn,
     ):

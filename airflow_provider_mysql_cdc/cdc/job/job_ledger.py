@@ -28,7 +28,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
-from airflow_provider_mysql_cdc.cdc.formats.chain_writer import begin_batch, with_chain
+from airflow_provider_mysql_cdc.cdc.formats.chain_writer import begin_batch, register_schemas, with_chain
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobMetrics
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaIds
@@ -61,11 +61,11 @@ class JobLedger:
         self._table_counts: dict[str, int] = {}
         self._ledger = kafka_clients.ledger(cfg)
         self._ledger.ensure()
-        self._writer = with_chain(cfg, kafka_clients.record_writer(cfg, PLANNER))
+        self.schema_ids = SchemaIds(cfg, self._write, lambda: self.read(chunks=False))
+        self._writer = with_chain(cfg, kafka_clients.record_writer(cfg, PLANNER), self.schema_ids.id_of)
         self._last_state: LedgerState | None = None
         # Requests of tasks for schema ids, which are committed, run in threads of their own.
         self._write_lock = threading.Lock()
-        self.schema_ids = SchemaIds(cfg, self._write, lambda: self.read(chunks=False))
         self._avro_formats = RecordFormats.from_config(cfg, self.schema_ids.id_of)
         self.history_cache, self.metrics = HistoryCache(), JobMetrics(cfg)
 
@@ -172,6 +172,7 @@ class JobLedger:
     def _converted(self, records: Sequence[SideRecord], headers: Mapping[str, Headers]) -> list[SideRecord]:
         """Return records as the converters write them; call it before a transaction, as it may call the registry."""
         headed = [record._replace(headers=headers.get(record.topic)) for record in records]
+        register_schemas(self._writer, headed)
         return headed if self._avro_formats is None else self._avro_formats.format_side_records(headed)
 
     def _begin_tally(self, ledger: LedgerState) -> list[SideRecord]:

@@ -99,7 +99,7 @@ def snapshot_task(index: int, arguments: StageArguments[SnapshotInputs]) -> dict
         single_partition = cfg.chain is None and all(count == 1 for count in inputs.partitions.values())
         writer = kafka_clients.record_writer(cfg, index, single_partition=single_partition)
         with (
-            contextlib.closing(with_chain(cfg, writer)) as sink,
+            contextlib.closing(with_chain(cfg, writer, ask_driver(channel))) as sink,
             named_errors(cfg),
         ):
             with kafka_clients.ledger(cfg) as ledger:

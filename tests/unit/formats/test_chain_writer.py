@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
+import fastavro
 import pytest
 from kit.cases import for_each
 from kit.chain_rig import (
@@ -23,8 +25,10 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, TopicChangedError
+from airflow_provider_mysql_cdc.cdc.formats.chain_writer import register_schemas
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.operate.prepare_verify import prepare_verify
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition as murmur2_partition
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
@@ -209,14 +213,59 @@ def test_null_stays_null_unless_the_converter_is_told_otherwise() -> None:
     [
         ({"value.format": "ticdc-avro"}, "value.format"),
         ({"event.contract": "1.9"}, "event.contract"),
-        ({"key.converter": "io.confluent.connect.avro.AvroConverter", "key.converter.schema.registry.url": "http://r"},
-         "key.converter"),
     ],
-    ids=["ticdc", "1.9", "avro"],
+    ids=["ticdc", "1.9"],
 )  # fmt: skip
 def test_what_cannot_stand_behind_transforms_is_refused_by_name(more: dict[str, str], refused: str) -> None:
     problems = {p.name: p for p in ConnectorConfig.check({**GIVEN, **transforms(unwrap=UNWRAP), **more})}
     assert refused in problems and "transforms" in problems[refused].what and problems[refused].fix
+
+
+AVRO = {
+    f"{part}.converter{more}": text
+    for part in ("key", "value")
+    for more, text in (("", "io.confluent.connect.avro.AvroConverter"), (".schema.registry.url", "http://r"))
+}
+
+
+def test_records_behind_transforms_are_written_as_avro() -> None:
+    asked: dict[str, Any] = {}
+
+    def lookup(part: str, subject: str, text: str, about: str) -> SchemaId:
+        asked[subject] = json.loads(text)
+        return SchemaId(len(asked), None)
+
+    given = {**transforms(unwrap={**UNWRAP, "add.fields": "op"}), **AVRO}
+    writer, inner, _ = chained(given, lookup_id=lookup)
+    columns = [column("id", "int32", optional=False), column("n", "string", default="none"), column("b", "bytes")]
+    writer.begin(PLAN, {})
+    rows = [{"id": 1, "n": "x", "b": "AQI="}, {"id": 2, "n": None, "b": None}]
+    for after in rows:
+        writer.produce("cap.d.t", row_key(id=after["id"]), row_event(columns, after=after), 0)
+    writer.produce("cap.d.t", row_key(id=1), row_event(columns, before=rows[0]), 0)
+    assert list(asked) == ["cap.d.t-key", "cap.d.t-value"] and asked["cap.d.t-value"]["name"] == "Value"
+    parsed = fastavro.parse_schema(asked["cap.d.t-value"])
+    read = [
+        fastavro.schemaless_reader(io.BytesIO((r.value or b"")[5:]), parsed, None) for r in inner.produced if r.value
+    ]
+    assert read == [{"id": 1, "n": "x", "b": b"\1\2", "__op": "c"}, {"id": 2, "n": None, "b": None, "__op": "c"}]
+    assert [(r.value or b"")[:5] for r in inner.produced] == [b"\0\0\0\0\2"] * 2 + [b""]
+
+
+def test_the_driver_asks_for_schema_ids_before_its_transaction() -> None:
+    asked: list[str] = []
+
+    def lookup(part: str, subject: str, text: str, about: str) -> SchemaId:
+        asked.append(subject)
+        return SchemaId(len(asked), None)
+
+    writer, inner, _ = chained({**transforms(outbox=OUTBOX), **AVRO}, lookup_id=lookup)
+    writer.begin(None, {})
+    record = SideRecord("cap.d.t", row_key(id=1), row_event(COLUMNS, after=row(1)), None)
+    register_schemas(writer, [record, SideRecord("ledger.cap", b"k", b"v")])
+    assert asked == ["out.a-key", "out.a-value"] and inner.produced == []
+    writer.commit([record])
+    assert len(asked) == 2 and [r.topic for r in inner.produced] == ["out.a", "ledger.cap"]
 
 
 def test_texts_without_a_transform_are_refused() -> None:
