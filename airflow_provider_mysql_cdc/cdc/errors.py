@@ -4,7 +4,8 @@
 
     CdcError
     ├── ConfigError                 wrong or unknown property; never retriable
-    │   └── RepairLimitError        more rows differ than a repair may write
+    │   ├── RepairLimitError        more rows differ than a repair may write
+    │   └── TransformError          a transform, or the converter behind it, cannot take a record
     ├── SourceError                 the MySQL side
     │   ├── SourceConnectionError   cannot reach or stay connected; retriable
     │   ├── SourceAuthError         wrong account or password
@@ -157,6 +158,12 @@ class RepairLimitError(ConfigError):
     """More rows differ than a repair may write; none of them is written."""
 
     advice = "Find out why so many rows differ; then verify again with repair=yes and a higher repair.max.rows."
+
+
+class TransformError(ConfigError):
+    """A record cannot pass the transforms, or be converted behind them; the stream stops before it (TOPIC-05)."""
+
+    advice = "Mend the transform that the message names, or keep such records from it with a predicate; then run again."
 
 
 class SourceError(CdcError):

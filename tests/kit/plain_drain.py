@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -88,6 +89,7 @@ def drained(
     plainly: bool,
     resume: ResumePosition | None = None,
     counted: bool = True,
+    refusals: list[tuple[BinlogOffset, CdcError]] | None = None,
     **given: str,
 ) -> tuple[list[Any], str, DrainWriter]:
     """Drain what a server sends; return each record with the writer's state at that time, the end, and the writer."""
@@ -103,6 +105,8 @@ def drained(
         state = state.with_table(Table(TableId("d", name), T.columns, ("id",)), ())
     target = sink if cfg.chain is None else ChainWriter(cfg, sink, topics=MemoryTopics())
     context = WriterContext(cfg, plan, 0, state, target, SERVER, marker)  # type: ignore[arg-type]
+    refused = [] if refusals is None else refusals
+    context = replace(context, report_refusal=lambda before, error: refused.append((before, error)))
     writer = sink.writer = create_writer(context)
     writer.whole_transactions = None
     if not plainly:

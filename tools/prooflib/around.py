@@ -75,7 +75,7 @@ def record_contexts(pairs: Sequence[Pair]) -> Iterator[RecordContext]:
 def _already_recorded(record: Record | None, texts_seen: set[str]) -> bool:
     """Return whether a schema change was seen before, and remember it."""
     payload = record.payload if record is not None else None
-    if not isinstance(payload, dict) or "ddl" not in payload:
+    if not isinstance(payload, dict) or not {"ddl", "source", "tableChanges"} <= payload.keys():
         return False
     source = {n: v for n, v in payload["source"].items() if n not in TIMES}
     text = show([source, payload["ddl"], payload["tableChanges"]], 1_000_000)

@@ -40,8 +40,8 @@ def _recorded_types(records: Sequence[Record]) -> Types:
     found: dict[tuple[Any, Any], dict[str, dict[str, str]]] = {}
     for record in records:
         payload = record.payload
-        if not isinstance(payload, dict) or "ddl" not in payload:
-            continue
+        if not isinstance(payload, dict) or not {"ddl", "source"} <= payload.keys():
+            continue  # a transform may have made something else of a schema change
         for table in (change["table"] for change in payload.get("tableChanges") or () if change.get("table")):
             columns = found.setdefault((payload["source"].get("db"), payload["source"].get("table")), {})
             for column in table["columns"]:

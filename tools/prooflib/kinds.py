@@ -193,6 +193,8 @@ def _charset_pairs() -> tuple[frozenset[tuple[str, str]], ...]:
 KINDS: dict[str, Kind] = {
     "any": lambda _: True,
     "json-text": json_kinds.json_text,
+    "json-text-behind-transforms": json_kinds.json_text_behind_transforms,
+    "member-order-in-array": json_kinds.member_order_in_array,
     "json-opaque": json_kinds.json_opaque,
     "json-negative-time": json_kinds.json_negative_time,
     "float-text": float_text,

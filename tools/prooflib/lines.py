@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from prooflib.scratch import SENTINEL
 from prooflib.workload import ProofError
 
 TopicLine = tuple[str, TopicRecord]
+_TRANSACTION_ID = re.compile(rb'"id":\s*"([^"]+)"')
 
 
 Ends = Mapping[str, Mapping[int, tuple[int, int]]]
@@ -82,27 +84,27 @@ def avro_as_json(records_found: Sequence[TopicLine], wire: WireReader) -> list[T
 
 
 def without_sentinel(records_found: Sequence[TopicLine], prefix: str) -> list[TopicLine]:
-    """Return the records without those of the sentinel database."""
+    """Return the records without those of the sentinel database, whatever transforms have made of them."""
     transactions = {
-        _payload(r)["id"]
-        for topic, r in records_found
-        if topic == f"{prefix}.transaction" and f"{SENTINEL}.done".encode() in (r.value or b"")
+        found
+        for topic, record in records_found
+        if topic == f"{prefix}.transaction" and _names_sentinel(record)
+        for found in _transaction_ids(record)
     }
-    return [(topic, r) for topic, r in records_found if not _of_sentinel(topic, r, prefix, transactions)]
+    return [
+        (topic, record)
+        for topic, record in records_found
+        if not (SENTINEL in topic or _names_sentinel(record))
+        and not (topic == f"{prefix}.transaction" and transactions & _transaction_ids(record))
+    ]
 
 
-def _of_sentinel(topic: str, record: TopicRecord, prefix: str, transactions: set[str]) -> bool:
-    if topic.startswith(f"{prefix}.{SENTINEL}."):
-        return True
-    if topic == prefix:
-        return bool(_payload(record)["databaseName"] == SENTINEL)
-    return topic == f"{prefix}.transaction" and _payload(record)["id"] in transactions
+def _transaction_ids(record: TopicRecord) -> set[bytes]:
+    return set(_TRANSACTION_ID.findall((record.key or b"") + (record.value or b"")))
 
 
-def _payload(record: TopicRecord) -> dict[str, Any]:
-    value = json.loads(record.value or b"{}")
-    payload: dict[str, Any] = value.get("payload", value)
-    return payload
+def _names_sentinel(record: TopicRecord) -> bool:
+    return SENTINEL.encode() in (record.key or b"") + (record.value or b"")
 
 
 def line(topic: str, record: TopicRecord) -> str:

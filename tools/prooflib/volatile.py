@@ -29,7 +29,7 @@ _SHORTEST_EVENT = 23
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _GTID = re.compile(rf"({UUID.pattern})(:.+)")
 _ROWS = ("before", "after")
-_RENAMED = re.compile(r".*[._](ts_ms|ts_us|ts_ns|gtid|transaction_id|thread|server_id)")
+_RENAMED = re.compile(r"(?:.*[._])?(ts_ms|ts_us|ts_ns|gtid|transaction[._]id|thread|server_id)")
 _PER_SECOND = {"ts_ms": 1_000, "ts_us": 1_000_000, "ts_ns": 1_000_000_000}
 
 
@@ -119,7 +119,7 @@ class VolatileValues:
         match = _RENAMED.fullmatch(path[-1])
         if match is None or not (isinstance(ours, str) and isinstance(theirs, str)):
             return False
-        if match[1] in ("gtid", "transaction_id"):
+        if match[1] in ("gtid", "transaction_id", "transaction.id"):
             return self._gtid(path, ours, theirs, pair)
         if not (ours.isdigit() and theirs.isdigit() and len(ours) == len(theirs)):
             return False

@@ -33,6 +33,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.converters import LoadedConverter
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Lookup, PinScope, display_text
 from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, redact
+from airflow_provider_mysql_cdc.cdc.config.transforms import is_of_chain
 
 RECORD_FORMAT_VERSION = "1"
 """Raise it when the same configuration and binlog give other keys, partitions, owners or event numbers than before."""
@@ -51,6 +52,8 @@ FAMILY_PIN_SCOPES: dict[str, PinScope] = {
 }
 """What the members of each family decide."""
 
+_CHAIN_PIN = "=a chain that records pass"
+"""Events are counted before a chain: one that is mended may go on where a batch stopped."""
 _MAX_PLAIN_LENGTH = 120
 _PBKDF2_ITERATIONS = 100_000
 
@@ -79,12 +82,13 @@ def property_pins(cfg: ConnectorConfig, *, snapshot: bool) -> dict[str, str]:
     Returns:
         Property name (a salt in it hidden) to ``=value``, or to ``#digest`` where the value is long or secret.
     """
-    cfg = cfg.behind_chain()
     scopes = {PinScope.EVENTS, PinScope.SNAPSHOT} if snapshot else {PinScope.EVENTS}
     pinned: dict[str, str] = {RECORD_FORMAT_LABEL: f"={RECORD_FORMAT_VERSION}"}
     rules = 0
     for name, configured in cfg.texts.items():
         if pin_scope(name) not in scopes:
+            continue
+        if cfg.chain is not None and is_of_chain(name):
             continue
         text = configured
         if (declared := F.BY_NAME.get(name)) is not None:
@@ -97,6 +101,8 @@ def property_pins(cfg: ConnectorConfig, *, snapshot: bool) -> dict[str, str]:
         label = hide_salt(name)
         pin = _encode_pin(cfg.topic_prefix, name, text, secret=label != name or redact(name, text) != text)
         pinned[label] = pinned.get(label, "") + pin
+    if cfg.chain is not None:
+        pinned[F.TRANSFORMS.name] = _CHAIN_PIN
     return pinned | _converter_digests(cfg)
 
 

@@ -37,8 +37,9 @@ a JSON object for the rest), the default.
 A property marked *fixed inside a batch* decides which records exist, how they look or where they go: a batch or a
 snapshot of which something is committed goes on under the same value only, and a task that finds another stops with
 the name of the property. Set it back until the batch is done, or give the batch up with DAG `mysql_cdc_reset_offset`.
-The families `transforms.*`, `column.*` and the settings of converters are fixed in the same way, and so is the text of
-a converter's own module.
+The families `column.*` and the settings of converters are fixed in the same way, and so is the text of a converter's
+own module. So are `transforms.*`, unless records pass a chain ([transforms.md](transforms.md)): one that cannot take a
+record is mended inside the batch.
 
 A property marked *may be set by a run* says what is captured and how; the trigger form accepts it. All others, and all
 families, say where the stream goes, who connects, which code or SQL runs or which columns are hidden: they come from

@@ -42,6 +42,11 @@ _COMMON = frozenset({"type", "predicate", "negate"})
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
+def is_of_chain(name: str) -> bool:
+    """Return whether a property names or sets transforms or predicates."""
+    return f"{name}.".startswith((PREFIX, PREDICATE_PREFIX))
+
+
 @dataclass(slots=True)
 class ParsedTransforms:
     """Collect what the settings of transforms say.

@@ -42,7 +42,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.model.offset import compare_offsets
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class BatchResult:
     Args:
         plan: The plan that is complete; its end may be before the planned one.
         counts: Records by topic.
-        refusal: The error with which the run ends after it, because it was ended before a refused schema.
+        refusal: The error with which the run ends after it, because it was ended before what is refused.
     """
 
     plan: BatchPlan
@@ -275,10 +275,10 @@ def _write_records(
     log: JobLog,
     heartbeat_timer: HeartbeatTimer,
 ) -> tuple[StartedBatch, DrainProgress, CdcError | None]:
-    """Run the writers; where a schema is refused, run them again to end the batch before its first record.
+    """Run the writers; where a schema or record is refused, run them again to end the batch before it.
 
     Returns:
-        The batch as it was completed, its progress, and the error of the refused schema.
+        The batch as it was completed, its progress, and the error of what is refused.
     """
     inputs = WriterInputs(
         batch.state, new_run_id(), server_variables(conn), heartbeat_due_s=heartbeat_timer.seconds_left()
@@ -292,15 +292,19 @@ def _write_records(
             return batch, progress, refusal_error
         except CdcError as error:
             refusal = refusals.first(error)
-            if refusal is None or inputs.commit_before_refusal or compare_offsets(refusal.before, plan.start) <= 0:
+            if refusal is None or inputs.commit_before_refusal or not _is_inside(refusal.before, plan):
                 raise
         batch, shortened = shorten_batch(cfg, conn, job, batch, refusal.before)
         if shortened:
             refusal_error = refusal.error
-            log(f"batch {plan.epoch} ends at {refusal.before}, before a schema that is refused: {refusal.error}")
+            log(f"batch {plan.epoch} ends at {refusal.before}, before what is refused: {refusal.error}")
         else:
             # Another writer has committed later changes, or the transaction around the record is committed in part.
             inputs = replace(inputs, commit_before_refusal=True)
+
+
+def _is_inside(offset: BinlogOffset, plan: BatchPlan) -> bool:
+    return compare_offsets(plan.start, offset) < 0 < compare_offsets(plan.end, offset)
 
 
 def _next_plan(

@@ -55,10 +55,10 @@ class WriterReport:
 
 @dataclass(frozen=True, slots=True)
 class RefusedSchema:
-    """Report that a table version cannot be written, because its schema is refused.
+    """Report that a table version or record cannot be written, because its schema or a transform refuses it.
 
     Args:
-        before: The last transaction boundary before its first record.
+        before: The last transaction boundary before it.
         error: The error with which the writer ends.
     """
 

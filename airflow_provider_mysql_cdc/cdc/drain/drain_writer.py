@@ -46,7 +46,13 @@ from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransac
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, find_prepared, read_rows, require_xa
-from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RecordTooLargeError, SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    BinlogPurgedError,
+    IncompatibleSchemaError,
+    RecordTooLargeError,
+    SourceConnectionError,
+    TransformError,
+)
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
@@ -134,6 +140,11 @@ class DrainWriter:
             self.committer.finish()
         except RecordTooLargeError as error:
             raise self.ddl_events.name_statement(error) from error
+        except (TransformError, IncompatibleSchemaError) as error:
+            if self.context.cfg.chain is not None:
+                # The row event may be produced in part, so nothing is committed here.
+                self.context.report_refusal(self.position.reached(self.tracker.text()).offset, error)
+            raise
         fault_point("writer.done", self.context.index)
         clock = self.committer.commit_clock
         commit_ts = clock.last or None if clock is not None else None

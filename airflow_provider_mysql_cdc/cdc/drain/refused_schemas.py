@@ -1,8 +1,8 @@
-"""End a batch before the first record of a table version whose schema is refused.
+"""End a batch before the first record of a table version whose schema is refused, or that a transform cannot take.
 
-A refused version stops the stream. What other tables changed before it is committed first: the driver shortens the
+Either stops the stream. What other tables changed before it is committed first: the driver shortens the
 batch to the last transaction boundary before that record, lets the writers complete it, and then fails with the error.
-So the stored offset is right before the refused version, and nothing is committed of the batch that begins there:
+So the stored offset is right before what is refused, and nothing is committed of the batch that begins there:
 properties that are fixed within a batch can be changed.
 """
 

@@ -135,7 +135,8 @@ def create_transaction_decoder(
         tally: Counts what the native kernel decodes; None without the kernel.
         window_keys: Remembers the keys of each row event, or None.
     """
-    if tally is None or window_keys is not None:
+    # Where a transform cannot take a record, the position has to tell its transaction.
+    if tally is None or window_keys is not None or cfg.chain is not None:
         return None
     if cfg[F.PROVIDE_TRANSACTION_METADATA] or cfg[F.INCLUDE_QUERY] or cfg.filters_gtid_sources:
         return None

@@ -44,8 +44,8 @@ class WriterContext:
         renew_producer: Replaces the producer's Kafka client after a commit, and takes its transactional id over; None
             keeps the client.
         require_in_force: Raises FencedError where another attempt is in force; called before the writer connects again.
-        report_refusal: Called when the schema of a table version is refused, with the last transaction boundary before
-            its first record and the error with which the writer ends.
+        report_refusal: Called when the schema of a table version is refused, or a record by the transforms, with the
+            last transaction boundary before it and the error with which the writer ends.
         commit_before_refusal: Whether the writer commits what it has produced before it ends for that reason.
         heartbeat_due_s: Seconds until the first heartbeat is due.
         taken_over: What a Debezium connector had written when the stream was taken over from it, or None.

@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.event_fields import BINARY_CONVERTERS, STRING_CONVERTER
 from airflow_provider_mysql_cdc.cdc.emit import topic_names
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, TransformError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.formats.chain_converter import (
     AvroWriter,
@@ -176,7 +176,7 @@ class ChainWriter:
             headers: Its headers.
 
         Raises:
-            ConfigError: A transform or converter cannot take it, or the topic that it goes to is not for events.
+            TransformError: A transform or converter cannot take it, or the topic that it goes to is not for events.
             TopicChangedError: That topic was deleted or changed since the ledger recorded it.
             SinkError: Kafka does not accept it.
         """
@@ -217,7 +217,7 @@ class ChainWriter:
             records: The records, which are neither produced nor counted.
 
         Raises:
-            ConfigError: A transform or converter cannot take one.
+            TransformError: A transform or converter cannot take one.
             RegistryError: The registry does not return an id.
         """
         if any(isinstance(write, AvroWriter) for write in (self._write_key, self._write_value)):
@@ -246,7 +246,7 @@ class ChainWriter:
         try:
             return self._chain.apply(record)
         except StepFault as fault:
-            raise ConfigError(
+            raise TransformError(
                 f"the transform {fault.step} cannot take a record",
                 where=f"{where}, {F.TRANSFORMS.name}.{fault.step}",
                 why=fault.why,
@@ -255,11 +255,11 @@ class ChainWriter:
 
     def _produce(self, record: ChainRecord, source: str) -> None:
         topic = record.topic
-        info = self._infos.get(topic) or self._find_topic(topic, source)
+        info = self._infos.get(topic) or self._find_topic(topic, source, record)
         key, value, headers = self._written(record)
         partition = partition_of(key, info.partitions) if record.partition is None else record.partition
         if not 0 <= partition < info.partitions:
-            raise ConfigError(
+            raise TransformError(
                 f"a transform chooses partition {partition} of a topic that has {info.partitions}",
                 where=_where(record),
                 remedy="give the topic as many partitions as the transform says, or correct the transform",
@@ -272,7 +272,7 @@ class ChainWriter:
         elif timestamp > 0:
             cast(TransactionalWriter, self._inner).produce(*produced, timestamp)
         else:
-            raise ConfigError(
+            raise TransformError(
                 f"a record has the timestamp {timestamp}, before 1970, which Kafka does not store",
                 where=_where(record),
                 remedy="correct the row's time, or remove table.field.event.timestamp; Kafka Connect would stop too",
@@ -282,7 +282,7 @@ class ChainWriter:
         """Return a record's key, value and headers as the converters write them.
 
         Raises:
-            ConfigError: A converter cannot take it.
+            TransformError: A converter cannot take it.
             RegistryError: The registry does not return the id of a schema.
         """
         headers = write_headers(record.headers)
@@ -290,7 +290,7 @@ class ChainWriter:
             key = self._write_key(record.topic, record.key_schema, record.key, headers)
             value = self._write_value(record.topic, record.value_schema, record.value, headers)
         except TransformFault as fault:
-            raise ConfigError(
+            raise TransformError(
                 "a record behind the transforms cannot be converted",
                 where=_where(record),
                 why=str(fault),
@@ -299,15 +299,18 @@ class ChainWriter:
             ) from fault
         return key, value, headers
 
-    def _find_topic(self, topic: str, source: str) -> TopicInfo:
+    def _find_topic(self, topic: str, source: str, record: ChainRecord) -> TopicInfo:
         """Return a topic that a batch writes to for the first time; it is created if it is missing.
 
         Raises:
-            ConfigError: Records may not go there.
+            TransformError: Records may not go there.
             TopicChangedError: It was deleted or changed since the ledger recorded it.
         """
         if topic != source:
-            self._cfg.require_for_events(topic, source)
+            try:
+                self._cfg.require_for_events(topic, source)
+            except ConfigError as error:
+                raise TransformError(error.what, where=_where(record), remedy=error.remedy) from error
         if not self._infos:
             self._infos = dict(self._topics.describe(sorted({topic, *self._recorded})))
         info, recorded = self._infos.get(topic), self._recorded.get(topic)

@@ -253,3 +253,22 @@ def test_what_the_form_of_the_records_stands_for() -> None:
     assert [topic_share(made, w, "t", 1).assigned for w in range(3)] == [{0, 3}, {1}, {2}]
     assert [topic_share(made, w, "born", 2).assigned for w in range(3)] == [{0, 1}, set(), set()]
     assert [partition(key, 6) for key in (b'{"id":1}', b'{"id":2}', b"")] == [0, 4, 3]
+
+
+@pytest.mark.req("TOPIC-05")
+def test_a_chain_of_transforms_may_be_mended_inside_a_batch_but_neither_begun_nor_ended() -> None:
+    """Events are counted before the chain; what writes behind it is one writer, which plain streams are not."""
+    debezium, connect = "io.debezium.transforms.", "org.apache.kafka.connect.transforms."
+    unwrap = {"transforms": "u", "transforms.u.type": f"{debezium}ExtractNewRecordState"}
+    mended = unwrap | {
+        "transforms.u.predicate": "p",
+        "transforms.u.negate": "true",
+        "predicates": "p",
+        "predicates.p.type": f"{connect}predicates.RecordIsTombstone",
+        "value.converter.schemas.enable": "false",
+    }
+    assert changed_pins(of(unwrap), of(mended)) == ()
+    for other in ({}, {"transforms": "r", "transforms.r.type": f"{connect}RegexRouter", "transforms.r.regex": "a",
+                       "transforms.r.replacement": "b"}):  # fmt: skip
+        assert any(text.startswith("transforms (was ") for text in changed_pins(of(other), of(unwrap)))
+    assert changed_pins(of(unwrap), of(unwrap | {"tombstones.on.delete": "false"}))

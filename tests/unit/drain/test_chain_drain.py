@@ -15,6 +15,7 @@ from kit.plain_drain import KINDS, MAP, OTHER_MAPS, drained
 from kit.transaction_bytes import begin_body, gtid_body, map_body, rows_body
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.errors import TransformError
 from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 
 pytestmark = pytest.mark.quick
@@ -110,3 +111,31 @@ def test_a_writer_goes_on_behind_each_marker_without_loss_or_repetition(
             assert "Error" not in end, end
             assert split(again)[0] == records[before:], (seed, resume)
         assert len(markers) > 2 or chain == "drops everything"
+
+
+@pytest.mark.req("TOPIC-05", "FAULT-02")
+@for_each("plainly", [True, False])
+def test_the_batch_can_end_before_the_transaction_of_a_record_that_a_transform_cannot_take(
+    monkeypatch: pytest.MonkeyPatch, plainly: bool
+) -> None:
+    """Nothing of that transaction is committed; what one before it has written is."""
+    dump, boundaries = Dump().begin(), []
+    for number, tables in enumerate([(1,), (1, 1), (1, 2, 1), (1,)], start=1):
+        boundaries.append(dump.offset().pos)
+        dump.add(c.GTID_LOG_EVENT, gtid_body(number)).add(c.QUERY_EVENT, begin_body())
+        for key, table in enumerate(tables):
+            dump.add(c.TABLE_MAP_EVENT, map_body(table, (MAP, OTHER_MAPS[0])[table - 1]))
+            rows = b"\0" + struct.pack("<ii", 10 * number + key, 0)
+            dump.add(c.WRITE_ROWS_EVENT_V2, rows_body(table, c.WRITE_ROWS_EVENT_V2, 2, rows))
+        dump.add(c.XID_EVENT, bytes(8))
+    chain = transforms(
+        unwrap={"type": f"{DEBEZIUM}ExtractNewRecordState"},
+        route={"type": f"{CONNECT}RegexRouter", "regex": r"p\.d\.o", "replacement": "p.d/o"},
+    )
+    refusals: list[tuple[Any, Any]] = []
+    noted, end, _ = drained(monkeypatch, dump, [dump.data], plainly=plainly, refusals=refusals, **chain)
+    assert end.startswith("TransformError: transforms routes to 'p.d/o', which is no topic name that Kafka allows")
+    assert 'key {"id": 31}' in end
+    ((before, error),) = refusals
+    assert before.pos == boundaries[2] and isinstance(error, TransformError)
+    assert split(noted)[1] == []

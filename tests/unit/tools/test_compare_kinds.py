@@ -214,3 +214,20 @@ def test_a_record_that_ours_has_twice_is_reported_even_if_the_recording_has_none
     assert [d.where for d in compared(repeated, []) if d.path[0] == "repeated"] == ['repeated.{"id":1}']
     twice = [line(row({"a": 1}), key=None)] * 2
     assert compared(twice, twice) == ()
+
+
+def test_what_transforms_leave_of_a_document_has_no_type_and_its_structs_no_order() -> None:
+    entries = read_explained(LIST)
+
+    def left(ours: object, theirs: object) -> list[str]:
+        pair = [parse_records([line({"schema": {}, "payload": value})], "x") for value in (ours, theirs)]
+        return [d.where for d in judge("ob/ob_default", compare(*pair), entries)[0]]
+
+    assert left('{"a":[1,2]}', '{"a": [1, 2]}') == left({"c": "[1,2]"}, {"c": "[1, 2]"}) == []
+    assert left({"l": [{"n": 2, "s": "a"}]}, {"l": [{"s": "a", "n": 2}]}) == []
+    # Other documents; a text that is none; a struct that is in no array; an event.
+    assert left('{"a":1}', '{"a":2}') == ["value.payload"]
+    assert left("a b", "a  b") == ["value.payload"]
+    assert left({"l": {"n": 2, "s": "a"}}, {"l": {"s": "a", "n": 2}}) == ["value.payload.l.(order)"]
+    event = {"op": "c", "source": {}}
+    assert left({"after": {"c": "[1,2]"}, **event}, {"after": {"c": "[1, 2]"}, **event}) == ["value.payload.after.c"]

@@ -41,6 +41,7 @@ def unwrapped(side: str, uuid: str, *, later: int = 0, number: int = 7, thread: 
         "__ts_us": ts * 1000,
         "__source_ts_ms": ts,
         "m.gtid": f"{uuid}:{number}",
+        "transaction.id": f"{uuid}:{number}",
         "s.thread": thread,
         "at": 5,
     }
@@ -52,7 +53,7 @@ def unwrapped(side: str, uuid: str, *, later: int = 0, number: int = 7, thread: 
 def test_members_of_events_that_transforms_have_renamed_are_masked_like_those_of_events() -> None:
     ours, theirs = unwrapped("ours", OURS, thread=8), unwrapped("theirs", THEIRS)
     assert told(ours, theirs) == []
-    assert told(unwrapped("ours", OURS, number=8), theirs) == ["value.payload.m.gtid"]
+    assert told(unwrapped("ours", OURS, number=8), theirs) == ["value.payload.m.gtid", "value.payload.transaction.id"]
     far = unwrapped("ours", OURS, later=10_000_000)
     assert told(far, theirs) == ["value.payload.__ts_us", "value.payload.__source_ts_ms", "headers.__source_ts_ms"]
     assert told([ours[0].replace('"at":5', '"at":6')], theirs) == ["value.payload.at"]
