@@ -10,7 +10,7 @@ from typing import Any
 from prooflib.adhoc import ReadContext, number_of
 from prooflib.clock import TIMES
 from prooflib.records import Number, Record, show
-from prooflib.volatile import position, transaction_number
+from prooflib.volatile import is_renamed, position, transaction_number
 
 Pair = tuple[Record | None, Record | None]
 # Members of the source block that differ between any two runs.
@@ -170,7 +170,7 @@ def _identities(records: Iterable[Record], volatile: Sequence[str]) -> Iterator[
 def _stable(payload: Any, volatile: Sequence[str]) -> Any:
     if not isinstance(payload, dict):
         return payload
-    kept = {n: v for n, v in payload.items() if n not in TIMES}
+    kept = {n: v for n, v in payload.items() if n not in TIMES and (volatile is TIMES or not is_renamed(n))}
     source = kept.get("source")
     if isinstance(source, dict):
         kept["source"] = {n: v for n, v in source.items() if n not in volatile}

@@ -222,6 +222,7 @@ KINDS: dict[str, Kind] = {
     "lost-float4": lost_float4,
     "json-garbled-datetime": json_kinds.json_garbled_datetime,
     "server-charset": server_charset,
+    "doubled-header": record_kinds.doubled_header,
     "defaulted-snapshot": record_kinds.defaulted_snapshot,
     "copied-comment": record_kinds.copied_comment,
     "kept-comment": record_kinds.kept_comment,

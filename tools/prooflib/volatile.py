@@ -33,6 +33,11 @@ _RENAMED = re.compile(r"(?:.*[._])?(ts_ms|ts_us|ts_ns|gtid|transaction[._]id|thr
 _PER_SECOND = {"ts_ms": 1_000, "ts_us": 1_000_000, "ts_ns": 1_000_000_000}
 
 
+def is_renamed(name: str) -> bool:
+    """Return whether a member is a time, id or position of its event, under a name that transforms have given it."""
+    return _RENAMED.fullmatch(name) is not None
+
+
 @dataclass(slots=True)
 class IdMapping:
     """Hold a one-to-one mapping of ids that grows while records are compared."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from kit.captured_lines import column, compared, kinds_of, line, row
 from kit.cases import case
 from prooflib.compare_cli import LIST, judge
@@ -231,3 +233,24 @@ def test_what_transforms_leave_of_a_document_has_no_type_and_its_structs_no_orde
     assert left({"l": {"n": 2, "s": "a"}}, {"l": {"s": "a", "n": 2}}) == ["value.payload.l.(order)"]
     event = {"op": "c", "source": {}}
     assert left({"after": {"c": "[1,2]"}, **event}, {"after": {"c": "[1, 2]"}, **event}) == ["value.payload.after.c"]
+
+
+def test_a_header_that_unwrap_adds_is_twice_at_a_recorded_tombstone() -> None:
+    entries = read_explained(LIST)
+
+    def left(value: str | None, ours: list[str], theirs: list[str]) -> list[str]:
+        headers = [",".join(f'{{"{name}":"x"}}' for name in names) for names in (ours, theirs)]
+        text = json.dumps(value)
+        lines = [f'{{"topic":"t","partition":0,"key":1,"value":{text},"headers":[{part}]}}' for part in headers]
+        pair = [parse_records([made], "x") for made in lines]
+        return [d.where for d in judge("dml/unwrap", compare(*pair), entries)[0]]
+
+    assert left(None, ["run", "__op"], ["run", "__op", "__op"]) == []
+    assert left(None, ["run", "__op", "__db"], ["run", "__op", "__db", "__op", "__db"]) == []
+    for value, ours, theirs in (
+        ("row", ["run", "__op"], ["run", "__op", "__op"]),
+        (None, ["run", "__op"], ["run", "__op", "run"]),
+        (None, ["run", "__op", "__op"], ["run", "__op"]),
+        (None, [], ["__op"]),
+    ):
+        assert left(value, ours, theirs) == ["headers.(names)"]
