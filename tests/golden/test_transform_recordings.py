@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import re
@@ -120,7 +121,12 @@ NO_TOPIC = "Ünicode"
 
 
 def ordered(value: Any) -> Any:
-    """Return JSON with the fields of structs in one order: of an array's structs Debezium's has none."""
+    """Return JSON with the fields of structs in one order, and with one name for envelopes.
+
+    Of an array's structs Debezium's order is that of hashes; its envelopes are named after the first event that it saw.
+    """
+    if isinstance(value, str):
+        return re.sub(r"^cap\.ob\.outbox\.\w+\.Value$", "the name of an envelope", value)
     if isinstance(value, dict):
         return {name: ordered(value[name]) for name in sorted(value)}
     if isinstance(value, list):
@@ -170,3 +176,19 @@ def test_outbox_events_are_those_of_debezium(mode: str) -> None:
 
 def header_texts(headers: list[tuple[str, bytes | None]]) -> list[dict[str, str | None]]:
     return [{name: None if value is None else value.decode()} for name, value in headers]
+
+
+def test_an_envelope_is_named_after_its_own_event_whatever_came_before_it() -> None:
+    """A writer begins anew with each batch: a name of the first event would change with the batches."""
+    given = dict(MODES["ob_place"]["properties"])
+    table = given.pop("table.include.list").split(".")[-1]
+    writer, inner, _ = chained(given, 1)
+    for topic, key, value, headers in outbox_events(table):
+        with contextlib.suppress(ConfigError):
+            writer.produce(topic, key, value, 0, headers)
+    named = {
+        (r.topic.rpartition(".")[2], load(r.value)["schema"]["name"])
+        for r in inner.produced
+        if ".out." in r.topic and r.value
+    }
+    assert named == {(kind, f"cap.ob.outbox.{kind}.Value") for kind in ("Order", "customer")}

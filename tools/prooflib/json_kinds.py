@@ -69,10 +69,14 @@ def json_text(d: Difference) -> bool:
 
 
 def json_text_behind_transforms(d: Difference) -> bool:
-    """Return whether both texts are the same object or array, in a record that transforms have made."""
-    # The payload of an outbox record may have a type, and is the whole value.
-    may_be = texts(d) and not _is_envelope(d) and (not name_of(d) or name_of(d).endswith("data.Json"))
-    return may_be and d.ours[:1] in ("{", "[") and _have_same_tokens(d, lambda a, b: False)
+    """Return whether both texts are the same document, in a record that transforms have made.
+
+    The payload of an outbox record may still have its type. A text without one has to be an object or an array.
+    """
+    if not texts(d) or _is_envelope(d):
+        return False
+    typed = name_of(d).endswith("data.Json")
+    return (typed or (not name_of(d) and d.ours[:1] in ("{", "["))) and _have_same_tokens(d, lambda a, b: False)
 
 
 def member_order_in_array(d: Difference) -> bool:

@@ -200,7 +200,8 @@ class EventRouter(Transform):
         self, schema: RecordSchema, row: Mapping[str, Any], payload: RecordSchema, routed: str | None
     ) -> RecordSchema:
         version = None if self._version is None else _number(schema, row, self._version)
-        key = payload.identity() if self._version is None else version
+        # Debezium keeps name and fields of the first event with this payload or version since its start.
+        key = schema, payload.identity(), version, routed
         made = self._schemas.get(key)
         if made is None:
             if len(self._schemas) >= _MAX_SCHEMAS:

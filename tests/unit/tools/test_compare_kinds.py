@@ -221,12 +221,15 @@ def test_a_record_that_ours_has_twice_is_reported_even_if_the_recording_has_none
 def test_what_transforms_leave_of_a_document_has_no_type_and_its_structs_no_order() -> None:
     entries = read_explained(LIST)
 
-    def left(ours: object, theirs: object) -> list[str]:
-        pair = [parse_records([line({"schema": {}, "payload": value})], "x") for value in (ours, theirs)]
+    def left(ours: object, theirs: object, schema: object = None) -> list[str]:
+        pair = [parse_records([line({"schema": schema or {}, "payload": value})], "x") for value in (ours, theirs)]
         return [d.where for d in judge("ob/ob_default", compare(*pair), entries)[0]]
 
     assert left('{"a":[1,2]}', '{"a": [1, 2]}') == left({"c": "[1,2]"}, {"c": "[1, 2]"}) == []
     assert left({"l": [{"n": 2, "s": "a"}]}, {"l": [{"s": "a", "n": 2}]}) == []
+    number = {"type": "string", "name": "io.debezium.data.Json"}
+    assert left("1e21", "1000000000000000000000", number) == []
+    assert left("1e21", "1000000000000000000000") == ["value.payload"]
     # Other documents; a text that is none; a struct that is in no array; an event.
     assert left('{"a":1}', '{"a":2}') == ["value.payload"]
     assert left("a b", "a  b") == ["value.payload"]
