@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 from airflow_provider_mysql_cdc.cdc.config.read_properties import canonical_name
 from airflow_provider_mysql_cdc.cdc.debezium import stopped
 from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import offset_in_file
+from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, existing_topics
 from airflow_provider_mysql_cdc.commands import debezium as commands
@@ -96,6 +98,7 @@ class Rig:
         self.prefix, self.offsets = properties["topic.prefix"], folder / "offsets"
         self.history, self._starts = f"{self.prefix}-history", 0
         self.repeated: list[Any] = []
+        self.url = ""
         self.json = folder / "connector.json"
         self.connector = {
             "name": self.prefix,
@@ -129,6 +132,7 @@ class Rig:
     def running(self, flush_ms: int) -> Iterator[Connect]:
         """Run the connector; it streams when this is entered, and is killed at the end if it still runs."""
         self._starts += 1
+        self.url = f"http://{LOOPBACK}:{any_free()}"
         folder = self.folder / f"worker{self._starts}"
         folder.mkdir()
         worker = {
@@ -137,7 +141,7 @@ class Rig:
             "value.converter": _JSON,
             "offset.storage.file.filename": str(self.offsets),
             "offset.flush.interval.ms": str(flush_ms),
-            "listeners": f"http://{LOOPBACK}:{any_free()}",
+            "listeners": self.url,
             "plugin.discovery": "only_scan",
             "topic.creation.enable": "true",
         }
@@ -173,6 +177,25 @@ class Rig:
         while not connect.ended:
             assert time.monotonic() < limit
             time.sleep(0.05)
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request to Kafka Connect, as curl does on the page."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.url}/connectors/{self.prefix}/{path}", data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def wait_until(self, state: str, tasks: int) -> None:
+        limit = time.monotonic() + _PATIENCE_S
+        while True:
+            status = self.ask("GET", "status")
+            running = [task for task in status["tasks"] if task["state"] == state]
+            if status["connector"]["state"] == state and len(running) == len(status["tasks"]) == tasks:
+                return
+            assert time.monotonic() < limit, status
+            time.sleep(0.2)
 
     def command(self, name: str, *more: str) -> Any:
         arguments = command_line().parse_args([name, "--properties", str(self.json), "--confirm", self.prefix, *more])
@@ -302,3 +325,52 @@ def test_there_back_and_there_again(
     rig.command("import-debezium", "--offsets-file", str(rig.offsets), "--ignore-dumps")
     rig.pipeline.drain()
     rig.judge()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.req("FAULT-01")
+@pytest.mark.parametrize("source", ["stack"], indirect=True)
+def test_the_six_steps_of_the_page_and_the_way_back(
+    properties: dict[str, str],
+    source: tuple[Any, dict[str, str]],
+    stack: Any,
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What docs/from-debezium.md says, by Kafka Connect's REST interface, in one worker that goes on running."""
+    root, account = source
+    rig = Rig(properties, root, stack, database, tmp_path, account, old=False)
+    for name, value in rig.env.items():
+        monkeypatch.setenv(name, value)
+    execute(root, *(f"CREATE TABLE `{database}`.{t} (id INT PRIMARY KEY, n INT)" for t in ("t", "u")))
+    with rig.running(_RAPID_MS) as connect:
+        execute(root, f"INSERT INTO `{database}`.t VALUES (1, 1), (2, 2)")
+        rig.wait_for(connect, 2)
+        many_rows(root, database, 1000, 5_000)
+        rig.wait_for(connect, 500)
+        with pytest.raises(RunInProgressError, match="not stopped"):
+            rig.command("import-debezium", "--connect-url", rig.url)
+        rig.ask("PUT", "stop")
+        rig.wait_until("STOPPED", 0)
+        rig.repeated = rig.repeated_boundaries()
+        document = rig.command("import-debezium", "--connect-url", rig.url)
+        print(json.dumps(document, indent=2))
+        assert "is STOPPED" in document["stopped"][0]
+        rig.pipeline.drain()
+        rig.judge()
+        execute(root, f"UPDATE `{database}`.t SET n = 7 WHERE id = 1")
+        rig.pipeline.drain()
+        before = rig.records()
+        rig.ask("PATCH", "offsets", rig.command("export-debezium"))
+        rig.ask("PUT", "resume")
+        rig.wait_until("RUNNING", 1)
+        execute(root, f"DELETE FROM `{database}`.t WHERE id = 2", f"INSERT INTO `{database}`.u VALUES (9, 9)")
+        rig.wait_for(connect, before + 3)
+        rig.ask("PUT", "stop")
+        rig.wait_until("STOPPED", 0)
+        rig.judge()
+        execute(root, f"INSERT INTO `{database}`.u VALUES (10, 10)")
+        rig.command("import-debezium", "--connect-url", rig.url)
+        rig.pipeline.drain()
+        rig.judge()
