@@ -32,7 +32,7 @@ from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 from airflow_provider_mysql_cdc.cdc.config.read_properties import canonical_name
 from airflow_provider_mysql_cdc.cdc.debezium import stopped
 from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import offset_in_file
-from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError
+from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError, StateError
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, existing_topics
 from airflow_provider_mysql_cdc.commands import debezium as commands
@@ -270,9 +270,15 @@ def source(request: pytest.FixtureRequest, root: Any, stack: Any, pool: Pool) ->
 @pytest.mark.req("FAULT-01")
 @pytest.mark.parametrize(
     ("how", "source"),
-    [("stopped", "stack"), ("killed", "stack"), ("stopped", "without GTIDs"), ("killed", "8.0.15")],
+    [
+        ("stopped", "stack"),
+        ("killed", "stack"),
+        ("stopped", "without GTIDs"),
+        ("killed", "8.0.15"),
+        ("stopped", "stack"),
+    ],
     indirect=["source"],
-    ids=["stopped", "killed", "without GTIDs", "1.9.7"],
+    ids=["stopped", "killed", "without GTIDs", "1.9.7", "compressed"],
 )
 def test_there_back_and_there_again(
     properties: dict[str, str],
@@ -285,7 +291,8 @@ def test_there_back_and_there_again(
     how: str,
 ) -> None:
     root, account = source
-    old = "1.9.7" in request.node.name
+    old, compressed = "1.9.7" in request.node.name, "compressed" in request.node.name
+    execute(root, "SET SESSION binlog_transaction_compression = ON") if compressed else None
     execute(root, f"CREATE DATABASE IF NOT EXISTS `{database}` CHARACTER SET utf8mb4")
     rig = Rig(properties, root, stack, database, tmp_path, account, old=old)
     for name, value in rig.env.items():
@@ -304,7 +311,11 @@ def test_there_back_and_there_again(
         rig.stop(connect) if how == "stopped" else os.kill(connect.pid, signal.SIGKILL)
     offset = offset_in_file(rig.offsets.read_bytes(), rig.prefix, rig.prefix, "offsets")
     assert rig.records() > begun and (how == "killed" or offset.event), (offset, rig.records())
-    document = rig.command("import-debezium", "--offsets-file", str(rig.offsets), "--ignore-dumps")
+    if compressed:
+        with pytest.raises(StateError, match="in the middle of a compressed transaction"):
+            rig.command("import-debezium", "--offsets-file", str(rig.offsets), "--ignore-dumps")
+    more = ["--trust-offset"] if compressed else []
+    document = rig.command("import-debezium", "--offsets-file", str(rig.offsets), "--ignore-dumps", *more)
     assert document["set"] == {"schema.history.internal.kafka.topic": f"{rig.history}.mysql-cdc"}
     rig.pipeline.drain()
     rig.judge()

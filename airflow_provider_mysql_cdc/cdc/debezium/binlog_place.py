@@ -210,7 +210,13 @@ def _xa_error(where: str) -> StateError:
 
 
 def find_written(
-    cfg: ConnectorConfig, conn: Any, offset: DebeziumOffset, start: StartPlace, last: Iterable[LastRecord]
+    cfg: ConnectorConfig,
+    conn: Any,
+    offset: DebeziumOffset,
+    start: StartPlace,
+    last: Iterable[LastRecord],
+    *,
+    trusts_offset: bool = False,
 ) -> TakenOver:
     """Return what the connector has written behind the boundary at which the stream begins.
 
@@ -220,11 +226,12 @@ def find_written(
         offset: Its offset.
         start: From ``find_start``.
         last: The last records of topics; those before the boundary say nothing.
+        trusts_offset: Whether records whose place cannot be told count as before the offset.
 
     Raises:
         StateError: The offset, or a record, has a place that the binlog does not have, or that is of no use.
     """
-    search = _WrittenSearch(offset, start, list(last))
+    search = _WrittenSearch(offset, start, list(last), trusts_offset)
     begin = start.offset
     if not search.open:
         return TakenOver(begin, begin, RecordPlace(*begin.key()))
@@ -261,11 +268,13 @@ class _WrittenSearch:
         offset: The connector's offset.
         start: Where the stream begins.
         last: The last records of topics.
+        trusts_offset: Whether records whose place cannot be told count as before the offset.
     """
 
     offset: DebeziumOffset
     start: StartPlace
     last: list[LastRecord]
+    trusts_offset: bool = False
     reached: RecordPlace = field(init=False)
     ends: dict[str, dict[int, RecordPlace]] = field(default_factory=dict)
     _wanted: dict[tuple[str, int], list[LastRecord]] = field(default_factory=dict)
@@ -330,7 +339,8 @@ class _WrittenSearch:
             others = []
             for last in self._wanted.pop(key):
                 if last.gtid in (None, transaction.gtid):
-                    self._add_end(last, _place_of(last, matches))
+                    if (place := _place_of(last, matches, trusts_offset=self.trusts_offset)) is not None:
+                        self._add_end(last, place)
                 else:  # of another server's transaction at the same position
                     others.append(last)
             self._wanted |= {key: others} if others else {}
@@ -370,12 +380,16 @@ def _is_before(transaction_id: str, begin: BinlogOffset) -> bool:
     return (file_number(file), int(pos)) < begin.key()
 
 
-def _place_of(last: LastRecord, matches: list[tuple[_LoggedTransaction, int, int]]) -> RecordPlace:
-    """Return the place of a record, of the events at its position."""
+def _place_of(
+    last: LastRecord, matches: list[tuple[_LoggedTransaction, int, int]], *, trusts_offset: bool
+) -> RecordPlace | None:
+    """Return the place of a record, of the events at its position; None where the offset has to say it."""
     matches = [match for match in matches if bool(match[2]) is last.is_statement] or matches
     transaction, event, statement = matches[0]
     if transaction.is_xa:
         raise _xa_error(f"{last.where}: {last.file}:{last.pos}")
+    if len(matches) > 1 and trusts_offset:
+        return None
     if len(matches) > 1:
         raise StateError(
             "the connector has stopped in the middle of a compressed transaction",

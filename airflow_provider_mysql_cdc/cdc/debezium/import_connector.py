@@ -126,7 +126,7 @@ def plan_takeover(
             tables = [*dict.fromkeys([*tables, *state.tables])]
         topics = TopicEnds(cfg, trusts_offset=trusts_offset)
         last = topics.read([*dict.fromkeys(topics_of_tables(cfg, tables).values())])
-        taken = find_written(cfg, conn, offset, start, last)
+        taken = find_written(cfg, conn, offset, start, last, trusts_offset=trusts_offset)
         _require_partitions(taken, last, topics.partitions)
     return Takeover(taken, state, notes)
 

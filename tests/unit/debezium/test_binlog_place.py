@@ -220,3 +220,10 @@ def test_a_record_inside_what_has_no_places_is_named(log: Log) -> None:
     assert taken.ends["t"][0] == RecordPlace(1, single[0], 1, 1, 0)
     with pytest.raises(StateError, match=r"in the middle of a compressed transaction.*--trust-offset"):
         written(double[0], LastRecord("t", 0, FILE, double[3], 1), same_server=True)
+    start, offset = (
+        StartPlace(BinlogOffset(FILE, double[0]), same_server=True),
+        DebeziumOffset(FILE, double[1], event=2),
+    )
+    last = LastRecord("t", 0, FILE, double[3], 1)
+    taken = find_written(CFG, None, offset, start, [last], trusts_offset=True)
+    assert (taken.ends, taken.reached) == ({}, RecordPlace(1, double[0], 1, 0))
