@@ -325,6 +325,9 @@ class DrainWriter:
             position.begin_transaction()
         position.gtid, position.commit_us = parsed.gtid, parsed.commit_us
         position.thread, position.begun = 0, False
+        taken = self.output.taken_over
+        if taken is not None and taken.is_passed(position):
+            self.output.taken_over = None
         self.rows.begin_transaction(parsed, event)
         position.last_transaction = event.server_id, parsed.gtid
 

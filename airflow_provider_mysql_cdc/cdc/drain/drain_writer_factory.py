@@ -84,12 +84,8 @@ def create_writer(context: WriterContext) -> DrainWriter:
         committer=committer,
         metadata=metadata,
         touched_tables=touched_tables,
-        whole_transactions=None
-        if output.taken_over is not None
-        else _whole_transactions(context, settings, output, position, tracker, committer, commit_clock),
-        plain_transactions=None
-        if output.taken_over is not None
-        else PlainTransactions(
+        whole_transactions=_whole_transactions(context, settings, output, position, tracker, committer, commit_clock),
+        plain_transactions=PlainTransactions(
             position,
             tracker,
             routes,

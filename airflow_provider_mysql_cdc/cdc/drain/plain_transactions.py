@@ -98,7 +98,7 @@ class PlainTransactions:
         Raises:
             CdcError: As ``RowEventHandler.handle`` and ``Committer.check``.
         """
-        if self.position.resume is not None or self.position.file != file:
+        if self.position.resume is not None or self.position.file != file or self.rows.output.taken_over is not None:
             return HandledEvents(at, pos)
         try:
             return self._handle_events(chunk, at, file, pos, limit, tail)

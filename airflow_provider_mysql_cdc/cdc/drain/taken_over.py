@@ -101,6 +101,14 @@ class TakenOver:
         start, until = (BinlogOffset.from_json(record.object(name)) for name in ("start", "until"))
         return cls(start, until, RecordPlace.from_members(record, "reached"), ends)
 
+    def is_passed(self, position: WriterPosition) -> bool:
+        """Return whether nothing of the transactions from here on is in the topics.
+
+        Args:
+            position: The writer's position, at the beginning of a transaction.
+        """
+        return (file_number(position.file), position.pos) >= self.until.key()
+
     def holds_event(self, position: WriterPosition) -> bool:
         """Return whether all records of the row event that was counted last are in the topics.
 

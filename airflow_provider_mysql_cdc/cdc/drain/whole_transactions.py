@@ -87,7 +87,8 @@ class WholeTransactions:
         position = self.position
         # Ids of records without a GTID contain positions, which the kernel does not report.
         without_gtid = self.walker.by_event and chunk[chunk_offset + _EVENT_TYPE_OFFSET] == ANONYMOUS_GTID_LOG_EVENT
-        if position.resume is not None or self.walker.failed or without_gtid:
+        by_event = position.resume is not None or self.output.taken_over is not None
+        if by_event or self.walker.failed or without_gtid:
             return NativeTransactions(chunk_offset, pos, DECLINED, [], [], None)
         clock = self.commit_clock
         if clock is not None:

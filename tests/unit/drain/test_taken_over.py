@@ -78,6 +78,12 @@ def plan(start: BinlogOffset) -> BatchPlan:
     return BatchPlan(3, "drain", start, start, 1)
 
 
+def test_behind_its_end_nothing_is_looked_at_any_more() -> None:
+    assert not TAKEN.is_passed(position(900))
+    assert not TAKEN.is_passed(position(49, file="b.000010"))
+    assert TAKEN.is_passed(position(50, file="b.000010"))
+
+
 def test_it_concerns_batches_that_begin_before_its_end() -> None:
     assert TAKEN.is_ahead(plan(START))
     assert not TAKEN.is_ahead(plan(UNTIL))

@@ -109,7 +109,9 @@ class Writer:
         self.walked = WholeTransactions(
             walker=self,  # type: ignore[arg-type]
             output=SimpleNamespace(  # type: ignore[arg-type]
-                produce_decoded=lambda *given: note((*given, self.at.gtid, self.at.events)), counts=self.counts
+                taken_over=None,
+                produce_decoded=lambda *given: note((*given, self.at.gtid, self.at.events)),
+                counts=self.counts,
             ),
             position=self.at,
             tracker=self.tracker,
