@@ -18,9 +18,12 @@ from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.drain import table_route
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.table_route import TableRoute
+from airflow_provider_mysql_cdc.cdc.drain.taken_over import RecordPlace, TakenOver
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions
 from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare
+from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
+from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare, partition_of
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
 
@@ -137,3 +140,30 @@ def test_rows_are_selected_by_the_key_that_their_records_have(monkeypatch: pytes
     make(routes_of(config(), batch, formats=forms), AS_IT_IS, T)
     (owned,) = told
     assert (owned is None) is formed and (formed or owned.own_partitions == {0})
+
+
+@pytest.mark.parametrize("formed", [False, True])
+def test_rows_behind_a_connector_s_last_records_are_produced_in_their_format_and_partition(formed: bool) -> None:
+    """Partitions are chosen by the keys as they are written, in a format by its own."""
+    record_format: Any = SimpleNamespace(
+        key_bytes=lambda key: b"f" + key,
+        value_bytes=lambda value: value and b"f" + value,
+        partition=lambda key, *_: int(key[-1:]) % 3,
+    )
+    found = Output()
+    found.output.position = WriterPosition(BinlogOffset("b.000001", 4))
+    found.output.position.events = 1
+    written = {"t": {1: RecordPlace(1, 4, 1, 1)}}
+    until = BinlogOffset("b.000001", 99)
+    found.output.taken_over = TakenOver(found.output.position.start, until, RecordPlace(1, 4), written)
+    target = replace(route(), record_format=record_format if formed else None)
+    rows = [(b"%d" % n, b"v", n, 0, None, None) for n in range(6)]
+    assert found.output.produce_rows(target, list(rows), "b:4", 0) == []
+    partitions = {key: partition_of(key, 3) for key, *_ in rows}
+    wanted = [
+        (b"f" + key if formed else key, part)
+        for key, _, row, *_ in rows
+        if (part := int(key) % 3 if formed else partitions[key]) in (1, 2) and not (part == 1 and row < 1)
+    ]
+    assert [(key, part) for _, key, _, part, _ in found.one] == wanted
+    assert found.counts == {"t": len(wanted)}
