@@ -122,7 +122,8 @@ def read_config(arguments: argparse.Namespace, more: Mapping[str, str] = Mapping
         ConfigError: A property is wrong or missing.
     """
     properties = _file_properties(arguments.properties) if arguments.properties else {}
-    properties = {name: value for name, value in properties.items() if canonical_name(name) not in more} | more
+    kept = {name: value for name, value in properties.items() if canonical_name(name) not in more}
+    properties = {**kept, **more}
     if arguments.topic_prefix:
         properties["topic.prefix"] = arguments.topic_prefix
     if arguments.mysql_cdc_conn_id:

@@ -234,7 +234,7 @@ def find_written(
     search = _WrittenSearch(offset, start, list(last), trusts_offset)
     begin = start.offset
     if not search.open:
-        return TakenOver(begin, begin, RecordPlace(*begin.key()))
+        return TakenOver(begin, begin, RecordPlace.at(begin))
     end = end_of_binlog(conn, cfg.connection_settings())
     executed = None if begin.gtids is None else GtidTracker(begin.gtids)
     current, until = None, begin
@@ -284,7 +284,7 @@ class _WrittenSearch:
 
     def __post_init__(self) -> None:
         offset, begin = self.offset, self.start.offset
-        self.reached = RecordPlace(*begin.key())
+        self.reached = RecordPlace.at(begin)
         self._open_offset = bool(offset.event)
         if offset.row and not offset.event:
             raise _xa_error(str(offset))
@@ -298,7 +298,7 @@ class _WrittenSearch:
             elif not self.start.same_server:
                 if record.gtid is not None:
                     self._wanted.setdefault((record.file, record.pos), []).append(record)
-            elif (file_number(record.file), record.pos) >= begin.key():
+            elif RecordPlace(file_number(record.file), record.pos) >= RecordPlace.at(begin):
                 self._wanted.setdefault((record.file, record.pos), []).append(record)
 
     @property
@@ -377,7 +377,7 @@ class _WrittenSearch:
 def _is_before(transaction_id: str, begin: BinlogOffset) -> bool:
     """Return whether a transaction without a GTID is before a place: its id is ``file=NAME,pos=POSITION``."""
     file, _, pos = transaction_id.removeprefix("file=").rpartition(",pos=")
-    return (file_number(file), int(pos)) < begin.key()
+    return RecordPlace(file_number(file), int(pos)) < RecordPlace.at(begin)
 
 
 def _place_of(

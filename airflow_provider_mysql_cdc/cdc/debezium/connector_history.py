@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DdlParseError
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, same_base
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.full_description import describe_all
@@ -30,6 +31,8 @@ class ConnectorStatement:
         ddl: Its text.
         file: Binlog file of its position.
         pos: Position behind it.
+        gtids: What the server had executed before it; None without GTIDs.
+        in_snapshot: Whether a snapshot has read it.
         where: Topic and offset, or file and line.
     """
 
@@ -37,13 +40,28 @@ class ConnectorStatement:
     ddl: str
     file: str
     pos: int
+    gtids: str | None
+    in_snapshot: bool
     where: str
 
-    def is_before(self, offset: BinlogOffset) -> bool:
-        """Return whether it is part of the structures at an offset; positions of other base names count as earlier."""
+    def is_before(self, cfg: ConnectorConfig, offset: BinlogOffset) -> bool:
+        """Return whether it is part of the structures at an offset (Debezium 3.6.1, ``HistoryRecordComparator``).
+
+        The history goes on over failovers, so GTIDs decide. A statement without them is earlier than an offset with
+        them, and so is one whose file has another base name.
+
+        Args:
+            cfg: The connector's configuration.
+            offset: The offset, a boundary of transactions.
+        """
+        if offset.gtids:
+            before, there = (
+                GtidSet.parse(text).of_sources(cfg.counts_gtid_source) for text in (self.gtids, offset.gtids)
+            )
+            return there.contains(before) and (self.in_snapshot or before != there)
         if not same_base(self.file, offset.file):
             return True
-        return (file_number(self.file), self.pos) <= offset.key()
+        return (file_number(self.file), self.pos) <= (file_number(offset.file), offset.pos)
 
 
 def read_statements(values: Iterable[tuple[str, bytes | None]], prefix: str) -> Iterator[ConnectorStatement]:
@@ -64,6 +82,7 @@ def read_statements(values: Iterable[tuple[str, bytes | None]], prefix: str) -> 
             source, position = record["source"], record["position"]
             server, file, pos = source["server"], str(position["file"]), int(position["pos"])
             file_number(file)
+            gtids, in_snapshot = position.get("gtids"), bool(position.get("snapshot"))
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(
                 "this is not the schema history of a Debezium connector for MySQL",
@@ -73,7 +92,7 @@ def read_statements(values: Iterable[tuple[str, bytes | None]], prefix: str) -> 
                 "database.history.kafka.topic), or the file of schema.history.internal.file.filename",
             ) from None
         if server == prefix and isinstance(ddl := record.get("ddl"), str):
-            yield ConnectorStatement(str(record.get("databaseName") or ""), ddl, file, pos, where)
+            yield ConnectorStatement(str(record.get("databaseName") or ""), ddl, file, pos, gtids, in_snapshot, where)
 
 
 def structures_at(
@@ -92,7 +111,7 @@ def structures_at(
     """
     state = SchemaState()
     for statement in statements:
-        if not statement.is_before(offset):
+        if not statement.is_before(cfg, offset):
             continue
         try:
             state = apply_ddl(

@@ -43,6 +43,11 @@ class RecordPlace(NamedTuple):
     row: int = 0
     record: int = 0
 
+    @classmethod
+    def at(cls, offset: BinlogOffset) -> RecordPlace:
+        """Return the place of a boundary of transactions; places are compared within the binlog of one server."""
+        return cls(file_number(offset.file), offset.pos)
+
     def to_json(self) -> list[int]:
         """Return plain JSON."""
         return list(self)
@@ -107,7 +112,7 @@ class TakenOver:
         Args:
             position: The writer's position, at the beginning of a transaction.
         """
-        return (file_number(position.file), position.pos) >= self.until.key()
+        return _place(position, 0) >= RecordPlace.at(self.until)
 
     def holds_event(self, position: WriterPosition) -> bool:
         """Return whether all records of the row event that was counted last are in the topics.
@@ -164,7 +169,9 @@ class TakenOver:
             xa: The transaction, which commits now.
             server_uuid: The server whose binlog contains it.
         """
-        return server_uuid == self.start.server_uuid and (file_number(xa.file), xa.start) < self.start.key()
+        return server_uuid == self.start.server_uuid and RecordPlace(file_number(xa.file), xa.start) < RecordPlace.at(
+            self.start
+        )
 
     def is_ahead(self, plan: BatchPlan) -> bool:
         """Return whether the connector may have written records that belong to a batch.

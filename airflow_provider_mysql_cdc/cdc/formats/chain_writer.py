@@ -318,8 +318,9 @@ class ChainWriter:
             raise topics_changed_error({topic: difference}, self._plan, has_commits=True)
         if info is None:
             side = source == topic and topic in self._side_topics
-            spec = record_topics.side_topic_spec if side else record_topics.table_topic_spec
-            info = self._topics.create(topic, spec(self._cfg))
+            cfg = self._cfg
+            spec = record_topics.side_topic_spec(cfg) if side else record_topics.table_topic_spec(cfg, topic)
+            info = self._topics.create(topic, spec)
         self._infos[topic] = info
         if recorded is None or recorded.difference(info):
             self._new[topic] = RecordedTopic(info.partitions, info.id, 0 if self._plan is None else self._plan.epoch)

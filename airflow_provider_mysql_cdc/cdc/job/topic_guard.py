@@ -81,7 +81,7 @@ def prepare_topics(
 
 
 def _topics_behind_chain(cfg: ConnectorConfig, ledger: LedgerState) -> dict[str, TopicSpec]:
-    return dict.fromkeys(ledger.topics, record_topics.table_topic_spec(cfg))
+    return {topic: record_topics.table_topic_spec(cfg, topic) for topic in ledger.topics}
 
 
 def require_written_topics(

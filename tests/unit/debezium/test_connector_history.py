@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 CFG = ConnectorConfig.from_properties(GIVEN | {"table.include.list": "d.t,d.u"})
+UUIDS = "8d4a1c5e-0000-11ee-9d2f-0242ac120002", "9e5b2d6f-0000-11ee-9d2f-0242ac120002"
 CREATE = "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(20))"
 
 
@@ -31,9 +32,9 @@ def record(ddl: str, pos: int, file: str = "b.000002", prefix: str = "p", **more
     return json.dumps(data | ({} if prefix == "p9" else {"ts_ms": 5})).encode()
 
 
-def at(pos: int, *records: bytes, cfg: ConnectorConfig = CFG) -> SchemaState:
+def at(pos: int, *records: bytes, cfg: ConnectorConfig = CFG, gtids: str | None = None) -> SchemaState:
     values = [(f"line {n}", value) for n, value in enumerate(records)]
-    offset = BinlogOffset("b.000002", pos)
+    offset = BinlogOffset("b.000002", pos, gtids)
     return structures_at(cfg, read_statements(values, cfg.topic_prefix), offset, DdlContext())
 
 
@@ -54,6 +55,23 @@ def test_the_statements_before_an_offset_make_its_structures() -> None:
     assert columns(at(100, *history)) == ["id", "a", "b"], "the position is behind the statement"
     assert columns(at(500, *history)) == ["id", "a", "b", "c"]
     assert at(99, *history).tables[TableId("d", "t")].column("a").charset == "latin1"  # type: ignore[union-attr]
+
+
+def test_over_a_failover_gtids_say_which_statements_were_before() -> None:
+    """Positions are of the server before, whose files have the same name and higher numbers."""
+    ahead = {"file": "b.000900", "server_id": 7}
+    history = [
+        record(CREATE, 10, snapshot=True, gtids="u1:1-4", **ahead),
+        record("ALTER TABLE t ADD b INT", 100, gtids="U1:1-4", **ahead),
+        record("ALTER TABLE t ADD c INT", 200, gtids="u1:1-5", **ahead),
+        record("ALTER TABLE t ADD d INT", 100, gtids="u1:1-5,u2:1-3", file="b.000001"),
+    ]
+    history = [line.replace(b"u1", UUIDS[0].encode()).replace(b"U1", UUIDS[0].upper().encode()) for line in history]
+    history = [line.replace(b"u2", UUIDS[1].encode()) for line in history]
+    for gtids, named in (("{0}:1-4", ""), ("{0}:1-5", "b"), ("{0}:1-6", "bc"), ("{0}:1-5,{1}:1-3", "bc")):
+        assert columns(at(500, *history, gtids=gtids.format(*UUIDS))) == ["id", "a", *named], gtids
+    assert columns(at(500, *history, gtids=f"{UUIDS[0]}:1-5,{UUIDS[1]}:1-4")) == ["id", "a", "b", "c", "d"]
+    assert columns(at(1, record(CREATE, 900), gtids=f"{UUIDS[0]}:1")) == ["id", "a"], "GTIDs were turned on since"
 
 
 @for_each("value", [b"{", b"[]", b'{"source":{"server":"p"}}', b'{"source":1,"position":{"file":"b.000001","pos":4}}'])
