@@ -41,7 +41,7 @@ class SkippedTransactions:
     is_relevant: Callable[[Event], bool]
     _last: tuple[str, int] | None = None
     _begun: bool = False
-    _statements: dict[str, GtidTracker] = field(default_factory=dict)
+    _statements: dict[int, GtidTracker] = field(default_factory=dict)
     _replayed: set[str] = field(default_factory=set)
     _empty: dict[int, GtidTracker] = field(default_factory=dict)
     _former_ids: set[int] = field(default_factory=set)
@@ -57,16 +57,14 @@ class SkippedTransactions:
             if _is_bracket(event):
                 self._begun = True
                 return
-            gtid, server_id = self._last
-            uuid = gtid_source(gtid)
-            if self.local_gtids.is_lent(gtid, server_id):
-                if event.type != c.QUERY_EVENT:
-                    self._replayed.add(uuid)
-                elif not self._begun and not self.is_relevant(event):
-                    self._statements.setdefault(uuid, GtidTracker("")).add(gtid)
-            elif self._is_former(uuid):
+            (gtid, server_id), self._last = self._last, None
+            if event.type == c.QUERY_EVENT and not self._begun:
+                if server_id not in self._former_ids and not self.is_relevant(event):
+                    self._statements.setdefault(server_id, GtidTracker("")).add(gtid)
+            elif self.local_gtids.is_lent(gtid, server_id):
+                self._replayed.add(gtid_source(gtid))
+            elif self._is_former(gtid_source(gtid)):
                 self._former_ids.add(server_id)
-            self._last = None
 
     def _end_transaction(self) -> None:
         if self._last is not None:
@@ -77,14 +75,13 @@ class SkippedTransactions:
     def found(self) -> GtidSet:
         """Return the transactions that were skipped."""
         self._end_transaction()
-        skipped = GtidSet()
-        for uuid, statements in self._statements.items():
-            if uuid not in self._replayed:
-                skipped = skipped.union(statements.gtid_set())
-        for server_id, tracker in self._empty.items():
-            if server_id == self.local_gtids.server_id:
-                skipped = skipped.union(tracker.gtid_set())
-            elif self._former_ids and server_id not in self._former_ids:
+        own = self.local_gtids
+        skipped = GtidSet() if own.server_id not in self._empty else self._empty[own.server_id].gtid_set()
+        if own.server_id in self._statements:
+            lent = self._statements[own.server_id].gtid_set()
+            skipped = skipped.union(lent.of_sources(lambda u: u not in own.group_uuids and u not in self._replayed))
+        for server_id, tracker in (*self._empty.items(), *self._statements.items()):
+            if self._former_ids and server_id not in (own.server_id, *self._former_ids):
                 skipped = skipped.union(tracker.gtid_set().of_sources(self._is_former))
         return skipped
 
