@@ -17,6 +17,7 @@ from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.schema.history import read_history
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
@@ -303,6 +304,25 @@ def test_an_errant_transaction_that_was_read_as_an_empty_one_and_is_purged_is_re
     assert f"has executed {replica.uuid}:1 as" in error.why
     carry_out(error, pipeline)
     assert 78 not in {r["id"] for r in compacted(pipeline.records("t")).values() if r}
+
+
+def test_what_is_added_to_gtid_purged_during_a_run_is_remembered(pipeline: Pipeline, pair: Pair, database: str) -> None:
+    root, added = pair.primary.root, "33333333-3333-3333-3333-333333333333:7"
+    insert(root, database, 86)
+    job = prepare_drain(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, run_for_s=2)
+    assert job is not None
+
+    def change() -> None:
+        execute(root, f"SET GLOBAL gtid_purged='+{added}'")
+        insert(root, database, 87)
+
+    timer = threading.Timer(1, change)
+    timer.start()
+    run_drain(job.spec, ThreadRunner(pipeline.slots), pipeline.log)
+    timer.join()
+    pipeline.settle()
+    reached = committed(pipeline)
+    assert reached.gtids is not None and added in reached.gtids and reached.read_empty == added
 
 
 def test_a_server_without_gtids_is_refused(pipeline: Pipeline, pair: Pair, database: str) -> None:

@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
+from airflow_provider_mysql_cdc.cdc.drain.empty_transactions import with_unread_purged
 from airflow_provider_mysql_cdc.cdc.errors import SourceSettingError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import assign_partitions
@@ -227,7 +228,7 @@ def _build_plan(
     plan = BatchPlan(
         epoch=epoch,
         kind="drain",
-        start=offsets[0],
+        start=with_unread_purged(conn, offsets[0]),
         end=_with_fingerprint(conn, cfg, *offsets),
         writers=writers,
         owner=owner,

@@ -111,14 +111,14 @@ def moved_by_hand(offset: BinlogOffset, former: BinlogOffset) -> BinlogOffset:
 
 
 def with_unread_purged(conn: Any, offset: BinlogOffset) -> BinlogOffset:
-    """Return an offset that also remembers what was added to gtid_purged of its server behind it.
+    """Return the start of a batch that also remembers what was added to gtid_purged of its server behind it.
 
     Files before the offset have only what its set has; the rest is in no file, so the stream never reads it
-    (``SET GLOBAL gtid_purged = '+...'``, MySQL 8.0).
+    (``SET GLOBAL gtid_purged = '+...'``, MySQL 8.0). It is asked for after the batch's end was read, whose set has it.
 
     Args:
         conn: An open connection to its server.
-        offset: The offset.
+        offset: The start.
 
     Raises:
         SourceError: The query fails.

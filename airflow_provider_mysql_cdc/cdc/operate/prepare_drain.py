@@ -21,7 +21,6 @@ from airflow_provider_mysql_cdc.cdc.commit.unread_tables import unread_tables
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_drain
-from airflow_provider_mysql_cdc.cdc.drain.empty_transactions import with_unread_purged
 from airflow_provider_mysql_cdc.cdc.drain.failover import change_line, place_on_server
 from airflow_provider_mysql_cdc.cdc.drain.joined_tables import unread_lines
 from airflow_provider_mysql_cdc.cdc.drain.promoted_server import require_fit_server
@@ -201,7 +200,7 @@ def _stream_start(
         return _first_offset(cfg, conn), None
     start = place_on_server(cfg, conn, state.committed, log)
     if start is state.committed:
-        return with_unread_purged(conn, start), None
+        return start, None
     require_fit_server(cfg, conn, state.committed, state.epoch + 1)
     log(change_line(state.committed, start, cfg.connection_settings().address()))
     return start, state.committed

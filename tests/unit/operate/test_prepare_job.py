@@ -67,7 +67,6 @@ class Rig:
         monkeypatch.setattr(before_snapshot, "check_available", self._available)
         monkeypatch.setattr(before_snapshot, "require_drained", self._drained)
         monkeypatch.setattr(before_drain, "plan_drain", nothing)
-        monkeypatch.setattr(before_drain, "with_unread_purged", lambda conn, offset: offset)
 
     def _available(self, conn: Any, settings: Any, offset: BinlogOffset) -> BinlogOffset:
         if offset in self.gone:

@@ -68,7 +68,6 @@ class Rig:
             monkeypatch.setattr(module, "connect", lambda _: contextlib.nullcontext())
         monkeypatch.setattr(before_drain, "plan_drain", self._plan)
         monkeypatch.setattr(before_drain, "place_on_server", lambda cfg, conn, offset, *_: offset)
-        monkeypatch.setattr(before_drain, "with_unread_purged", lambda conn, offset: offset)
         monkeypatch.setattr(before_drain, "belongs_elsewhere", lambda cfg, plan: False)
         monkeypatch.setattr(before_verify, "captured_tables", lambda *_: TABLES)
         monkeypatch.setattr(before_verify, "make_admin", nothing)
