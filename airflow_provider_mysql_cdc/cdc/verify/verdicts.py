@@ -30,7 +30,7 @@ _KEPT_RECORDS = (
 _MAX_COLUMNS = 10
 _PARTIAL_ROWS = "their last events do not say these values, or under an earlier declaration that does not tell them"
 _UNORDERED = (
-    "in TiCDC's protocol deletes have no time, and the changes of a transaction the same one, so it is not known which "
+    "deletes of TiCDC's protocol have no time, and the changes of a transaction the same one, so it is not known which "
     "event of several partitions is the last one"
 )
 

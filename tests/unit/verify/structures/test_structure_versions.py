@@ -252,6 +252,9 @@ def test_without_places_a_record_has_the_columns_of_one_of_the_structures() -> N
     assert lacking(of, {"id": 1, "v": "1", "w": 1}) == set() and lacking(of, {"id": 1}) == {"v", "w", "x"}
     with pytest.raises(UnreadableRecord):
         of.require_own(replace(event(1), after={"id": 1, "other": 2}), has_key=True)
+    bare = written(found, CREATE.replace(" PRIMARY KEY", ""), TICDC)
+    told = [bare.changes_by_key(replace(event(1), key=key)) for key in ({"id": 1}, None)]
+    assert told == [True, False] and not written(versions(statement(100, CREATE))).changes_by_key(event(1))
 
 
 LATER = "CREATE TABLE t (id INT PRIMARY KEY, v DECIMAL(10,2), x INT, y INT DEFAULT 5, z INT NOT NULL)"
