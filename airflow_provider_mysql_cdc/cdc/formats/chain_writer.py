@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol, cast
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
@@ -242,10 +243,10 @@ class ChainWriter:
         value_schema, event = self._values.read(topic, value)
         partition = 0 if topic in self._fixed else None
         record = ChainRecord(topic, partition, key_schema, key_value, value_schema, event, read_headers(headers))
-        where = _where(record)
         try:
             return self._chain.apply(record)
         except StepFault as fault:
+            where = _where(replace(record, topic=topic, key=key_value, value_schema=value_schema, value=event))
             raise TransformError(
                 f"the transform {fault.step} cannot take a record",
                 where=f"{where}, {F.TRANSFORMS.name}.{fault.step}",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import RecordSchema
 
 MAX_CACHED_SCHEMAS: Final = 1024
 """Schemas of which a transform remembers what it makes of them."""
+MadeT = TypeVar("MadeT")
 
 
 class OptionError(ValueError):
@@ -96,18 +97,18 @@ class PartTransform(Transform):
         return (record.set_key if self.part == "key" else record.set_value)(schema, value)
 
 
-class SchemaCache:
+class SchemaCache(Generic[MadeT]):
     """Remember what a transform makes of each schema.
 
     Args:
         make: Makes it.
     """
 
-    def __init__(self, make: Callable[[RecordSchema], RecordSchema]) -> None:
+    def __init__(self, make: Callable[[RecordSchema], MadeT]) -> None:
         self._make = make
-        self._made: dict[RecordSchema, RecordSchema] = {}
+        self._made: dict[RecordSchema, MadeT] = {}
 
-    def __call__(self, schema: RecordSchema) -> RecordSchema:
+    def __call__(self, schema: RecordSchema) -> MadeT:
         """Return it, made at the first call."""
         made = self._made.get(schema)
         if made is None:

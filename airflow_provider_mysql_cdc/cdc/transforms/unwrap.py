@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader, ChainRecord
 from airflow_provider_mysql_cdc.cdc.transforms.option_values import flag, names, one_of
@@ -16,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     TransformFault,
     is_envelope,
 )
-from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, SchemaCache, Transform
+from airflow_provider_mysql_cdc.cdc.transforms.transform import MAX_CACHED_SCHEMAS, Option, SchemaCache, Transform
 
 DELETED_FIELD = "__deleted"
 DROP, TOMBSTONE, REWRITE = "drop", "tombstone", "rewrite"
@@ -57,8 +58,8 @@ class EventField:
         struct = _default_struct(field) if len(parts) == 1 else parts[0]
         return cls(struct, field, prefix + (alias[0] if alias else field if len(parts) == 1 else f"{struct}_{field}"))
 
-    def schema(self, event: RecordSchema) -> RecordSchema | None:
-        """Return its schema as that of an optional field; None if events with this schema have no such member."""
+    def member(self, event: RecordSchema) -> EventMember | None:
+        """Return where events with this schema have it; None if they have no such member."""
         parent = event
         if self.struct is not None:
             member = event.member(self.struct)
@@ -66,15 +67,35 @@ class EventField:
                 raise TransformFault(f"the event has no member {self.struct}, which {self.new_name} is taken from")
             parent = member.schema
         found = parent.member(self.field) or event.member(self.field)
-        return None if found is None else found.schema.basics(optional=True)
+        if found is None:
+            return None
+        is_inside = parent.member(self.field) is not None
+        return EventMember(self.new_name, found.schema.basics(optional=True), self.struct, self.field, is_inside)
 
-    def value(self, schema: RecordSchema, event: Mapping[str, Any]) -> Any:
+
+class EventMember(NamedTuple):
+    """A member that the events of one schema have, under the name that it gets in the row.
+
+    Args:
+        new_name: That name.
+        schema: Its schema, as that of an optional field.
+        struct: The event's struct without which it is null; None for the event itself.
+        field: Its name in the event.
+        is_inside: Whether it is in that struct; else it is in the event itself.
+    """
+
+    new_name: str
+    schema: RecordSchema
+    struct: str | None
+    field: str
+    is_inside: bool
+
+    def value(self, event: Mapping[str, Any]) -> Any:
         """Return its value in an event."""
         parent = event if self.struct is None else event.get(self.struct)
         if parent is None:
             return None
-        holder = schema if self.struct is None else schema.by_name[self.struct].schema
-        return (parent if holder.member(self.field) is not None else event).get(self.field)
+        return _checked(self.schema, (parent if self.is_inside else event).get(self.field))
 
 
 def _default_struct(field: str) -> str | None:
@@ -119,17 +140,19 @@ class ExtractNewRecordState(Transform):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._mode: str = options["delete.tombstone.handling.mode"]
-        self._fields, self._headers = (
-            [EventField.parse(options[f"add.{what}.prefix"], entry) for entry in options[f"add.{what}"]]
+        references = {
+            what: [EventField.parse(options[f"add.{what}.prefix"], entry) for entry in options[f"add.{what}"]]
             for what in ("fields", "headers")
-        )
+        }
+        self._headers = references["headers"]
+        self._members = {what: SchemaCache(partial(_members_of, found)) for what, found in references.items()}
         self._route_by: str = options["route.by.field"]
         self._drop_header: str = options["drop.fields.header.name"]
         self._drop_from_key: bool = options["drop.fields.from.key"]
         self._compatible: bool = options["drop.fields.keep.schema.compatible"]
         self._replace_null: bool = options["replace.null.with.default"]
         self._row_schemas: dict[tuple[RecordSchema, RecordSchema], RecordSchema] = {}
-        self._deleted_schema = SchemaCache(_with_deleted)
+        self._deleted_schema, self._defaults = SchemaCache(_with_deleted), SchemaCache(_defaults_of)
 
     def apply(self, record: ChainRecord) -> ChainRecord | None:
         """Apply the transform; see ``Transform``."""
@@ -139,10 +162,8 @@ class ExtractNewRecordState(Transform):
             return record if self._mode == REWRITE_WITH_TOMBSTONE else None
         if schema is None or not is_envelope(schema):
             return record
-        for reference in self._headers:
-            if (header_schema := reference.schema(schema)) is not None:
-                value = _checked(header_schema, reference.value(schema, event))
-                record.headers.append(ChainHeader(reference.new_name, header_schema, value))
+        for member in self._members["headers"](schema):
+            record.headers.append(ChainHeader(member.new_name, member.schema, member.value(event)))
         before, after = event.get("before"), event.get("after")
         if after is None:
             return None if before is None else self._delete(record, schema, event)
@@ -176,9 +197,12 @@ class ExtractNewRecordState(Transform):
 
     def _write_row(self, record: ChainRecord, schema: RecordSchema, row: dict[str, Any], deleted: str) -> None:
         if self._mode in _REWRITES:
+            row = {**row, DELETED_FIELD: deleted}
             if self._replace_null:
-                row = {member.name: member.read(row) for member in schema.fields}
-            schema, row = self._deleted_schema(schema), {**row, DELETED_FIELD: deleted}
+                for name, default in self._defaults(schema):
+                    if row.get(name) is None:
+                        row[name] = default
+            schema = self._deleted_schema(schema)
         record.set_value(schema, row)
 
     def _route(self, record: ChainRecord, schema: RecordSchema, row: Mapping[str, Any]) -> None:
@@ -196,13 +220,15 @@ class ExtractNewRecordState(Transform):
     def _add_fields(self, record: ChainRecord, event_schema: RecordSchema, event: Mapping[str, Any]) -> None:
         schema, row = record.value_schema, record.value
         assert schema is not None
-        added = [(f, s) for f in self._fields if (s := f.schema(event_schema)) is not None]
+        added = self._members["fields"](event_schema)
         updated = self._row_schemas.get((schema, event_schema))
         if updated is None:
-            fields = [*schema.fields, *(SchemaField(f.new_name, s) for f, s in added)]
+            if len(self._row_schemas) >= MAX_CACHED_SCHEMAS:
+                self._row_schemas.clear()
+            fields = [*schema.fields, *(SchemaField(member.new_name, member.schema) for member in added)]
             updated = self._row_schemas[schema, event_schema] = schema.basics(fields)
         if added:
-            row = {**row, **{f.new_name: _checked(s, f.value(event_schema, event)) for f, s in added}}
+            row = {**row, **{member.new_name: member.value(event) for member in added}}
         record.set_value(updated, row)
 
     def _drop_fields(self, record: ChainRecord) -> ChainRecord:
@@ -237,11 +263,20 @@ def _shared(schema: RecordSchema, kept: tuple[str, ...], make: Callable[[], Reco
     return _DROPPED.setdefault((schema, kept), make())
 
 
+def _members_of(references: Sequence[EventField], event: RecordSchema) -> tuple[EventMember, ...]:
+    found = (reference.member(event) for reference in references)
+    return tuple(member for member in found if member is not None)
+
+
 def _checked(schema: RecordSchema, value: Any) -> Any:
     """Return a value that was taken from an event; a struct has lost its fields on the way, and stops Connect too."""
     if value is not None and schema.type == "struct":
         raise TransformFault("Struct schemas do not match.")
     return value
+
+
+def _defaults_of(schema: RecordSchema) -> list[tuple[str, Any]]:
+    return [(member.name, member.schema.default) for member in schema.fields if member.schema.default is not None]
 
 
 def _with_deleted(schema: RecordSchema) -> RecordSchema:
