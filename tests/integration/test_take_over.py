@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 import sqlalchemy
 from confluent_kafka import Producer
 from kit.cases import case
+from kit.chain_rig import CONNECT, DEBEZIUM, transforms
 from kit.records import payload
 from kit.sql import execute, rows
 from kit.tiers import many
@@ -238,6 +241,41 @@ def test_what_a_killed_connector_had_written_behind_its_offset_is_left_out(
 
         with case(seed, kept):
             goes_on(properties, f"{database}.k{seed}", written, offset, keep, history)
+
+
+@pytest.mark.req("FAULT-01", "TOPIC-05")
+def test_behind_transforms_the_offset_alone_says_what_is_written(
+    properties: dict[str, str], database: str, written: Written
+) -> None:
+    """Rows have other topics there, and do not say where they come from."""
+    chain = transforms(
+        unwrap={"type": f"{DEBEZIUM}ExtractNewRecordState", "delete.tombstone.handling.mode": "rewrite-with-tombstone"},
+        route={"type": f"{CONNECT}RegexRouter", "regex": r"(.*)\.t", "replacement": "$1.rows"},
+    )
+    prefix, history = f"{database}.c", statement_history(database)
+    own = {"topic.prefix": prefix, "schema.history.internal.kafka.topic": f"{prefix}.own-history"}
+    pipeline = Pipeline(properties | SETTINGS | own | chain)
+    offset, cut = written.offset_inside(1, 2, 3)
+
+    def go_on(*, trusts_offset: bool) -> None:
+        state = ConnectorState(offset, history)
+        plan = partial(plan_takeover, connector=state, log=pipeline.log, trusts_offset=trusts_offset)
+        take_over(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, plan)
+
+    with pytest.raises(StateError, match=r"behind its offset \[transforms\].*--trust-offset"):
+        go_on(trusts_offset=False)
+    assert pipeline.store.load() is None
+    go_on(trusts_offset=True)
+    pipeline.drain()
+    for (name, partition), records in written.partitions.items():
+        if name not in ("", ".transaction"):
+            found = [r for r in pipeline.read(prefix + re.sub(r"\.t$", ".rows", name)) if r.partition == partition]
+            rest = [(r.key, payload(r.value)) for place, r in records if place >= cut]
+            expected = [(key, value and (value["after"] or value["before"])) for key, value in rest]
+            images = [(r.key, payload(r.value)) for r in found]
+            assert [
+                (key, row and {n: v for n, v in row.items() if n != "__deleted"}) for key, row in images
+            ] == expected
 
 
 def test_what_cannot_be_taken_over_is_refused_and_nothing_is_stored(

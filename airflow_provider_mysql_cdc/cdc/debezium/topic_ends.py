@@ -113,10 +113,16 @@ class TopicEnds:
 
         Raises:
             ConfigError: Records are in another format than the configuration says.
-            StateError: Records do not say their place in the binlog.
+            StateError: Records do not say their place in the binlog, or pass a chain of transforms.
             SinkError: Kafka cannot be read.
         """
         cfg, found = self._cfg, list[LastRecord]()
+        if cfg.chain is not None:
+            if self._trusts_offset:
+                return []
+            raise _no_place_error(
+                F.TRANSFORMS.name, "which topics its records went to, and in what form, only they say"
+            )
         changes, boundaries = record_topics.schema_change_topic(cfg), ""
         if cfg[F.PROVIDE_TRANSACTION_METADATA]:
             name = topic_names.transaction_topic(cfg.topic_prefix, cfg[F.TOPIC_TRANSACTION])
@@ -154,7 +160,9 @@ class TopicEnds:
                     if last is not False or low == bounds[p][0]:
                         del lows[p]
                     elif len(kept[p]) > _MOST_READ:
-                        raise _no_place_error(topic, f"the last {len(kept[p])} records of partition {p} have no place")
+                        raise _no_place_error(
+                            f"topic {topic}", f"the last {len(kept[p])} records of partition {p} have no place"
+                        )
                     else:
                         lows[p] = low
 
@@ -181,13 +189,13 @@ class TopicEnds:
             _require_format(self._cfg, topic, records)
             if self._trusts_offset:
                 return True
-            raise _no_place_error(topic, str(error)) from None
+            raise _no_place_error(f"topic {topic}", str(error)) from None
 
 
-def _no_place_error(topic: str, why: str) -> StateError:
+def _no_place_error(where: str, why: str) -> StateError:
     return StateError(
         "it cannot be told whether the connector has written records behind its offset",
-        where=f"topic {topic}",
+        where=where,
         why=why,
         remedy="if the connector was stopped (PUT /connectors/NAME/stop, or SIGTERM), and not killed, its offset says "
         "all, and --trust-offset takes it; otherwise start it again, stop it so, and import again",
