@@ -34,13 +34,13 @@ class MemoryTopics:
 
     existing: dict[str, TopicInfo] = field(default_factory=dict)
     partitions: int = 1
-    created: list[str] = field(default_factory=list)
+    created: dict[str, TopicSpec] = field(default_factory=dict)
 
     def describe(self, topics: Sequence[str]) -> Mapping[str, TopicInfo]:
         return {topic: self.existing[topic] for topic in topics if topic in self.existing}
 
     def create(self, topic: str, spec: TopicSpec) -> TopicInfo:
-        self.created.append(topic)
+        self.created[topic] = spec
         info = self.existing[topic] = TopicInfo(self.partitions, f"id-{topic}")
         return info
 

@@ -66,14 +66,15 @@ def ledger(inner: Any) -> dict[str, Any]:
 
 @pytest.mark.req("TOPIC-05")
 def test_topics_are_known_and_created_when_a_record_goes_there() -> None:
-    writer, inner, topics = chained(transforms(outbox=OUTBOX), partitions=3)
+    groups = {"topic.creation.groups": "g", "topic.creation.g.include": r"out\..*", "topic.creation.g.partitions": "5"}
+    writer, inner, topics = chained(transforms(outbox=OUTBOX) | groups, partitions=3)
     topics.existing["out.old"] = TopicInfo(5, "id-old")
     writer.begin(PLAN, {"out.old": RecordedTopic(5, "id-old", 6)})
     for number, kind in enumerate(["new", "old", "new"]):
         event = row_event(COLUMNS, after=row(number, kind, f"key-{number}"))
         writer.produce("cap.d.t", row_key(id=number), event, 0, [("h", b"1")])
     writer.commit([SideRecord("ledger.cap", b"marker", b"{}")])
-    assert topics.created == ["out.new"]
+    assert {topic: spec.partitions for topic, spec in topics.created.items()} == {"out.new": 5}
     assert [(r.topic, payload(r.key), payload(r.value)) for r in inner.produced[:3]] == [
         ("out.new", "key-0", "x"),
         ("out.old", "key-1", "x"),
@@ -97,7 +98,7 @@ def test_what_was_aborted_is_recorded_and_counted_again() -> None:
     inner.produced.clear()
     writer.produce("cap.d.t", row_key(id=1), event, 0)
     writer.commit()
-    assert topics.created == ["cap.d.t"] and writer.take_counts() == {"cap.d.t": 1}
+    assert list(topics.created) == ["cap.d.t"] and writer.take_counts() == {"cap.d.t": 1}
     assert list(ledger(inner)) == ["topic/cap.d.t"]
     writer.produce("cap.d.t", row_key(id=1), event, 0)
     writer.commit()
@@ -112,7 +113,7 @@ def test_a_topic_that_was_deleted_or_changed_stops_the_batch(now: TopicInfo | No
     writer.begin(PLAN, {"cap.d.t": RecordedTopic(1, "id", 6)})
     with pytest.raises(TopicChangedError, match="changed outside of this stream"):
         writer.produce("cap.d.t", row_key(id=1), row_event(COLUMNS, after=row(1)), 0)
-    assert inner.produced == [] and topics.created == []
+    assert inner.produced == [] and topics.created == {}
 
 
 def test_records_of_the_provider_itself_pass_no_transform() -> None:
