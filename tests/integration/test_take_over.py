@@ -386,5 +386,10 @@ def test_the_commands_read_and_write_the_topics_of_kafka_connect(
     assert described[-1]["tableChanges"][0]["id"] == f'"{database}"."t"'
     assert {d["position"]["pos"] for d in described} == {written["pos"]}
     assert run("import-debezium", "--confirm", database)["offset"] == f"{file}:{written['pos']}"
+    producer.produce(offsets, json.dumps(value).encode(), key, 1)
+    assert producer.flush(30) == 0
+    stale = ["--properties", str(tmp_path / "connector.json"), "--offsets-topic", offsets, "--ignore-dumps"]
+    assert main(["import-debezium", *stale, "--confirm", database]) == 1
+    assert "the stream is ahead of the connector" in capsys.readouterr().err
     assert main(["import-debezium", "--properties", str(tmp_path / "connector.json"), "--dry-run"]) == 1
     assert "give --connect-url and the connector's name" in capsys.readouterr().err

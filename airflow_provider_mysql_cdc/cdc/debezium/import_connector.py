@@ -31,13 +31,13 @@ from airflow_provider_mysql_cdc.cdc.debezium.stopped import require_paused_write
 from airflow_provider_mysql_cdc.cdc.debezium.topic_ends import LastRecord, TopicEnds, require_partition
 from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import schema_records
 from airflow_provider_mysql_cdc.cdc.drain.taken_over import TakenOver
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError, StateError
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import topics_of_tables
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.history_guard import history_id_record
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, moves_back
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import accept_topics
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
@@ -190,6 +190,7 @@ def take_over(
         require_own_history(cfg)
         takeover = plan(cfg)
         start, epoch = takeover.taken.start, _next_epoch(stored, before)
+        _require_not_behind(stored, start)
         if takeover.state is None:
             records, count = schema_records(cfg, job, start, epoch)
         else:
@@ -228,6 +229,18 @@ def _unfinished(stored: StoredState | None, ledger: LedgerState | None) -> objec
     if ledger is not None and ledger.plan is not None and not ledger.complete():
         return f"{ledger.plan.kind} {ledger.plan.epoch}, {ledger.plan.start} to {ledger.plan.end}"
     return stored.pending if stored is not None and (ledger is None or ledger.plan is None) else None
+
+
+def _require_not_behind(stored: StoredState | None, start: BinlogOffset) -> None:
+    """Refuse a connector's offset from before the stream: that of a take-over long ago."""
+    committed = stored.committed if stored is not None else None
+    if committed is not None and moves_back(committed, start):
+        raise StateError(
+            "the stream is ahead of the connector: it was taken over before",
+            where=f"the stream's offset is {committed}, the connector's {start}",
+            remedy="nothing, if the connector was not started again since; mysql_cdc_drain goes on. To read the "
+            "changes between the two again, trigger mysql_cdc_reset_offset",
+        )
 
 
 def _next_epoch(stored: StoredState | None, ledger: LedgerState | None) -> int:
