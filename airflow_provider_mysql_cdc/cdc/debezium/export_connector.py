@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import names_connector, offset_key, written_offset
 from airflow_provider_mysql_cdc.cdc.debezium.connector_history import history_values
 from airflow_provider_mysql_cdc.cdc.debezium.sources import offset_records
-from airflow_provider_mysql_cdc.cdc.debezium.stopped import require_paused_writes
+from airflow_provider_mysql_cdc.cdc.debezium.stopped import require_finished_batch
 from airflow_provider_mysql_cdc.cdc.drain.taken_over import taken_over
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, NoOffsetError, StateError
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
@@ -71,7 +71,7 @@ def export_stream(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log
         expects = stored is not None and stored.committed is not None
         ledger = read_as_planner(kafka_clients.ledger(cfg), expect_plan=expects) or LedgerState()
         if ledger.plan is not None and not ledger.complete():
-            require_paused_writes(f"{ledger.plan.kind} {ledger.plan.epoch}, {ledger.plan.start} to {ledger.plan.end}")
+            require_finished_batch(f"{ledger.plan.kind} {ledger.plan.epoch}, {ledger.plan.start} to {ledger.plan.end}")
         state = reconcile(stored, ledger if ledger.plan is not None else None).state
         if state.committed is None:
             raise NoOffsetError(

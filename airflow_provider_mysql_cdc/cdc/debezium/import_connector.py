@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.debezium.connector_history import (
     structures_at,
 )
 from airflow_provider_mysql_cdc.cdc.debezium.sources import committed_offset
-from airflow_provider_mysql_cdc.cdc.debezium.stopped import require_paused_writes
+from airflow_provider_mysql_cdc.cdc.debezium.stopped import require_finished_batch
 from airflow_provider_mysql_cdc.cdc.debezium.topic_ends import LastRecord, TopicEnds, require_partition
 from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import schema_records
 from airflow_provider_mysql_cdc.cdc.drain.taken_over import TakenOver
@@ -186,7 +186,7 @@ def take_over(
         before = read_as_planner(
             kafka_clients.ledger(cfg), expect_plan=stored is not None and stored.committed is not None
         )
-        require_paused_writes(_unfinished(stored, before))
+        require_finished_batch(_unfinished(stored, before))
         require_own_history(cfg)
         takeover = plan(cfg)
         start, epoch = takeover.taken.start, _next_epoch(stored, before)

@@ -144,7 +144,7 @@ def require_still(look: Callable[[], object], seconds: float) -> str:
     return f"offset and topics have not moved for {seconds:.0f} s"
 
 
-def require_paused_writes(state: object) -> None:
+def require_finished_batch(state: object) -> None:
     """Check that this stream has no unfinished batch.
 
     Args:
