@@ -202,7 +202,7 @@ def _fits(cfg: ConnectorConfig, offset: DebeziumOffset, found: _Boundary, end: B
 
 def _xa_error(where: str) -> StateError:
     return StateError(
-        "the connector has stopped in the middle of an XA transaction",
+        "the connector was stopped in the middle of an XA transaction, or killed behind one",
         where=where,
         why="it writes its rows before XA PREPARE, and this stream at XA COMMIT, so it cannot be told which are there",
         remedy=STOP_WELL,
@@ -349,6 +349,8 @@ class _WrittenSearch:
         for name in ids.intersection(self._boundaries):
             last = self._boundaries.pop(str(name))
             self._add_end(last, transaction.place(TRANSACTION_END if last.ended else 0, 0, 1))
+        if transaction.is_xa and transaction.rows and self.open:  # written at XA PREPARE, and again at XA COMMIT
+            raise _xa_error(f"XA transaction at {transaction.file}:{transaction.pos}")
 
     def _add_end(self, last: LastRecord, place: RecordPlace) -> None:
         self.ends.setdefault(last.topic, {})[last.partition] = place
