@@ -316,7 +316,8 @@ def _wrong_rows_error(wrong: list[_Comparison]) -> SchemaMismatchError:
         f"rows of {names}{more} were written with a structure that the server does not have",
         where=f"rows after the statement at {wrong[0].unchecked.where}",
         why=wrong[0].structures(),
-        remedy="run the task again: the schema history is corrected, so later rows are right; then read the table "
-        "again with an incremental snapshot (signal execute-snapshot, or DAG mysql_cdc_adhoc_snapshot). With "
+        remedy="run the task again: the schema history is corrected, so later rows are right; then trigger "
+        "mysql_cdc_verify with repair=yes, which also removes records under wrong keys (an incremental snapshot leaves "
+        "them; a table without a key needs a blocking one, signal execute-snapshot). With "
         "binlog_row_metadata=FULL the rows themselves would have corrected the structure",
     )
