@@ -126,9 +126,11 @@ class VolatileValues:
             return False
         if match[1] in ("gtid", "transaction_id", "transaction.id"):
             return self._gtid(path, ours, theirs, pair)
-        if not (ours.isdigit() and theirs.isdigit() and len(ours) == len(theirs)):
+        if not (ours.isdigit() and theirs.isdigit()):
             return False
         if match[1] in _PER_SECOND:
+            if len(ours) != len(theirs):
+                return False
             moments = (int(text) / _PER_SECOND[match[1]] for text in (ours, theirs))
             return all(window.holds(moment) for window, moment in zip(self.windows, moments, strict=True))
         return (self.threads if match[1] == "thread" else self.server_ids).holds(ours, theirs)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, Protocol, cast
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
@@ -48,7 +47,7 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import (
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.transforms.chain import StepFault
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
-from airflow_provider_mysql_cdc.cdc.transforms.record_schema import RecordSchema, TransformFault, is_envelope
+from airflow_provider_mysql_cdc.cdc.transforms.record_schema import RecordSchema, TransformFault
 
 _NO_TIMESTAMP: Final = -1
 _PART_REMEDY = (
@@ -132,6 +131,7 @@ class ChainWriter:
         self._infos: dict[str, TopicInfo] = {}
         self._new: dict[str, RecordedTopic] = {}
         self._counts: dict[str, int] = {}
+        self._source: tuple[str, Any, Any] = ("", None, None)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -243,13 +243,13 @@ class ChainWriter:
         value_schema, event = self._values.read(topic, value)
         partition = 0 if topic in self._fixed else None
         record = ChainRecord(topic, partition, key_schema, key_value, value_schema, event, read_headers(headers))
+        self._source = topic, key_value, event
         try:
             return self._chain.apply(record)
         except StepFault as fault:
-            where = _where(replace(record, topic=topic, key=key_value, value_schema=value_schema, value=event))
             raise TransformError(
                 f"the transform {fault.step} cannot take a record",
-                where=f"{where}, {F.TRANSFORMS.name}.{fault.step}",
+                where=f"{self._where()}, {F.TRANSFORMS.name}.{fault.step}",
                 why=fault.why,
                 remedy=f"{_PART_REMEDY}; Kafka Connect would stop here too",
             ) from fault
@@ -262,7 +262,7 @@ class ChainWriter:
         if not 0 <= partition < info.partitions:
             raise TransformError(
                 f"a transform chooses partition {partition} of a topic that has {info.partitions}",
-                where=_where(record),
+                where=self._where(record.topic),
                 remedy="give the topic as many partitions as the transform says, or correct the transform",
             )
         self._counts[topic] = self._counts.get(topic, 0) + 1
@@ -275,9 +275,18 @@ class ChainWriter:
         else:
             raise TransformError(
                 f"a record has the timestamp {timestamp}, before 1970, which Kafka does not store",
-                where=_where(record),
+                where=self._where(record.topic),
                 remedy="correct the row's time, or remove table.field.event.timestamp; Kafka Connect would stop too",
             )
+
+    def _where(self, topic: str | None = None) -> str:
+        """Return the place of the record in hand as it came, and the topic that it goes to."""
+        source_topic, key, event = self._source
+        parts = [f"topic {source_topic}", f"key {json.dumps(key, ensure_ascii=False, default=str)}"]
+        source = event.get("source") if isinstance(event, dict) else None
+        if isinstance(source, dict) and source.get("file"):
+            parts.insert(0, f"{source['file']}:{source.get('pos')}")
+        return ", ".join(parts if topic in (None, source_topic) else [*parts, f"written to topic {topic}"])
 
     def _written(self, record: ChainRecord) -> tuple[bytes | None, bytes | None, RecordHeaders]:
         """Return a record's key, value and headers as the converters write them.
@@ -293,7 +302,7 @@ class ChainWriter:
         except TransformFault as fault:
             raise TransformError(
                 "a record behind the transforms cannot be converted",
-                where=_where(record),
+                where=self._where(record.topic),
                 why=str(fault),
                 remedy="correct the transforms, or choose another key.converter or value.converter; Kafka Connect "
                 "would stop here too",
@@ -311,7 +320,7 @@ class ChainWriter:
             try:
                 self._cfg.require_for_events(topic, source)
             except ConfigError as error:
-                raise TransformError(error.what, where=_where(record), remedy=error.remedy) from error
+                raise TransformError(error.what, where=self._where(record.topic), remedy=error.remedy) from error
         if not self._infos:
             self._infos = dict(self._topics.describe(sorted({topic, *self._recorded})))
         info, recorded = self._infos.get(topic), self._recorded.get(topic)
@@ -398,11 +407,3 @@ def output_counter(writer: object) -> Callable[[], dict[str, int]] | None:
         writer: The writer.
     """
     return writer.take_counts if isinstance(writer, ChainWriter) else None
-
-
-def _where(record: ChainRecord) -> str:
-    parts = [f"topic {record.topic}", f"key {json.dumps(record.key, ensure_ascii=False, default=str)}"]
-    if is_envelope(record.value_schema) and isinstance(record.value, dict):
-        source = record.value.get("source") or {}
-        parts.insert(0, f"{source.get('file')}:{source.get('pos')}")
-    return ", ".join(parts)

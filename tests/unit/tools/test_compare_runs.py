@@ -51,7 +51,7 @@ def unwrapped(side: str, uuid: str, *, later: int = 0, number: int = 7, thread: 
 
 
 def test_members_of_events_that_transforms_have_renamed_are_masked_like_those_of_events() -> None:
-    ours, theirs = unwrapped("ours", OURS, thread=8), unwrapped("theirs", THEIRS)
+    ours, theirs = unwrapped("ours", OURS, thread=4043), unwrapped("theirs", THEIRS)
     assert told(ours, theirs) == []
     assert told(unwrapped("ours", OURS, number=8), theirs) == ["value.payload.m.gtid", "value.payload.transaction.id"]
     far = unwrapped("ours", OURS, later=10_000_000)
