@@ -50,6 +50,7 @@ SETTINGS = {
     "key.converter.schemas.enable": "false",
     "value.converter.schemas.enable": "false",
 }
+CHARSET = "SET character_set_server=utf8mb4, collation_server=utf8mb4_0900_ai_ci"
 CREATE = ("CREATE TABLE t (id INT PRIMARY KEY, n INT)", "CREATE TABLE u (id INT PRIMARY KEY)")
 CHANGES = (
     ("INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)",),
@@ -187,10 +188,8 @@ def goes_on(
 
 def statement_history(database: str) -> list[ConnectorStatement]:
     return [
-        ConnectorStatement(
-            "", "SET character_set_server=utf8mb4, collation_server=utf8mb4_0900_ai_ci", "b.000001", 4, ""
-        ),
-        *(ConnectorStatement(database, ddl, "b.000001", 4, "") for ddl in CREATE),
+        ConnectorStatement(db, ddl, "b.000001", 4, None, in_snapshot=False, where="")
+        for db, ddl in (("", CHARSET), *((database, ddl) for ddl in CREATE))
     ]
 
 
