@@ -230,6 +230,10 @@ class RowReader:
         return f"its structure differs from the server's: {difference}" if difference else ""
 
 
+_MOST_DELETED = 100_000
+"""Keys of deletes that are remembered until their tombstones come; other writers' records may be between the two."""
+
+
 class LoneTombstones:
     """Find tombstones of other hands where a key may be that of several rows: consumers by key lose them.
 
@@ -240,7 +244,7 @@ class LoneTombstones:
     """
 
     def __init__(self, start: int) -> None:
-        self._is_first, self._deleted = start > 0, set[bytes]()
+        self._is_first, self._deleted = start > 0, dict[bytes, None]()
 
     def require_delete(self, event: EventRecord, record: TopicRecord) -> None:
         """Check that a delete is before a tombstone; call it with each record.
@@ -252,11 +256,13 @@ class LoneTombstones:
         if record.key is None or is_repair(record.headers):
             return
         if event.op == "d":
-            self._deleted.add(record.key)
+            self._deleted[record.key] = None
+            if len(self._deleted) > _MOST_DELETED:  # without tombstones.on.delete
+                del self._deleted[next(iter(self._deleted))]
         elif record.value is None and not may_be_cut:
             if record.key not in self._deleted:
                 raise UnreadableRecord("it is a tombstone behind no delete: consumers by key lose the rows of its key")
-            self._deleted.remove(record.key)
+            del self._deleted[record.key]
 
 
 class TopicReader:

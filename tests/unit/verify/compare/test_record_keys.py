@@ -12,6 +12,7 @@ from kit.table_records import TableRecords
 
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
+from airflow_provider_mysql_cdc.cdc.verify import part_readers
 from airflow_provider_mysql_cdc.cdc.verify.compare.event_entries import RecordKeys, is_raw, raw_identity
 from airflow_provider_mysql_cdc.cdc.verify.part_readers import LoneTombstones
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind
@@ -142,6 +143,14 @@ def test_a_tombstone_behind_no_delete_of_its_key_is_of_other_hands() -> None:
     assert told("c", "d", "", "", "u", "") == [True, True, True, False, True, False]
     assert told("", "") == [False, False] and told("", "", start=9) == [True, False], "its delete may be before"
     assert told("", key=None) == told("", headers=MARK) == [True]
+
+
+def test_few_deletes_are_remembered_where_no_tombstones_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part_readers, "_MOST_DELETED", 2)
+    tombstones = LoneTombstones(0)
+    for key in (b"a", b"b", b"c"):
+        tombstones.require_delete(EventRecord("d", {}, None, None, {}), TopicRecord(0, 0, key, b"x", 0, ()))
+    assert list(tombstones._deleted) == [b"b", b"c"]
 
 
 def settled(of: RecordKeys, key: bytes | None, value: bytes | None = None, number: Any = None) -> list[Any]:
