@@ -25,7 +25,8 @@ def cut_setting(name: str) -> None:
     if name in F.BY_NAME:
         for owner in (ConnectorConfig, Lookup):
             _cut_reads(owner, F.BY_NAME[name])
-    if name in F.BY_NAME and F.BY_NAME[name] not in (F.CONVERTERS, F.TRANSFORMS, F.PREDICATES):
+    read_as_text = (F.CONVERTERS, F.TRANSFORMS, F.PREDICATES, F.TOPIC_CREATION_GROUPS)
+    if name in F.BY_NAME and F.BY_NAME[name] not in read_as_text:
         return
     read = connector.read_properties.read_properties
 
