@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.convert.connect_schema import ConnectSchema,
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, value_columns
-from airflow_provider_mysql_cdc.cdc.emit.contracts import CONTRACTS, Member
+from airflow_provider_mysql_cdc.cdc.emit.contracts import CONTRACTS
 from airflow_provider_mysql_cdc.cdc.emit.envelope import schema_name
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
@@ -39,6 +39,8 @@ from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
 
 _ROWS = ("before", "after")
 _REQUIRED = {*_ROWS, "source", "op"}
+_KEY_MEMBERS = {"type", "fields", "optional", "name"}
+_SOURCE_PARAMETERS = "__debezium.source."
 _MODES: Mapping[str, Iterable[str]] = {
     "decimal_mode": enums.DecimalHandlingMode,
     "bigint_unsigned_mode": enums.BigIntUnsignedHandlingMode,
@@ -61,6 +63,8 @@ class WrittenSchemas:
         self._schemas: dict[str, list[Any]] = {}
         self._forms: dict[str, set[ValueForm]] = {}
         self._key_names: set[str] = set()
+        self._key_fields: dict[str, list[ConnectSchema]] = {}
+        self._comments = {None, *(column.comment for table in tables for column in table.columns)}
 
     def require(self, part: str, forms: Forms | None, *, with_columns: bool = True) -> None:
         """Check the schema of a key or value.
@@ -95,9 +99,13 @@ class WrittenSchemas:
     def _require_key(self, schema: Mapping[str, Any]) -> None:
         _require(schema.get("type") == "struct" and not schema.get("optional"), "key", "", schema.get("type"))
         _require(schema.get("name") in self._key_names, "key", "", schema.get("name"))
-        for field in schema["fields"]:
-            allowed = self._schemas.get(str(field["field"]), [_bare(Member(str(field["field"])).to_schema())])
-            _require(_bare(field) in allowed, "key", field["field"], field.get("type"))
+        _require(schema.keys() == _KEY_MEMBERS, "key", "", sorted(schema))
+        for field in schema["fields"]:  # a key is its bytes, also those of its schema
+            name = str(field["field"])
+            if name in self._key_fields:  # others are of a router, or from before a history that was recorded anew
+                own = map(_without_texts, self._key_fields[name])
+                _require(_without_texts(field) in own, "key", name, field.get("type"))
+            _require(field.get("doc") in self._comments, "key", name, field.get("doc"))
 
     def _require_envelope(self, schema: Mapping[str, Any], *, with_columns: bool) -> None:
         fields = {str(field["field"]): field for field in schema["fields"]}
@@ -123,9 +131,9 @@ class WrittenSchemas:
             self._key_names.add(schema_name(table, options, "Key"))
         for fields in self._possible_fields():
             for field in fields:
-                bare, known = _bare(field), self._schemas.setdefault(field["field"], [])
-                if bare not in known:
-                    known.append(bare)
+                for known, form in ((self._schemas, _bare(field)), (self._key_fields, field)):
+                    if form not in (forms := known.setdefault(field["field"], [])):
+                        forms.append(form)
 
     def _add_forms(self) -> None:
         for forms in self._possible_ticdc_forms() if self._cfg.is_ticdc else self._possible_avro_forms():
@@ -177,6 +185,7 @@ def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a Connect schema decides what a consumer gets."""
     bare: dict[str, Any] = {name: schema.get(name) for name in ("type", "name", "field")}
     bare["optional"] = bool(schema.get("optional"))
+    bare["has_default"] = schema.get("default") is not None  # consumers may take it for null
     if schema.get("name") == DECIMAL:
         bare["scale"] = schema.get("parameters", {}).get("scale")
     if "fields" in schema:
@@ -186,6 +195,14 @@ def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
     if "items" in schema:
         bare["items"] = _bare(schema["items"])
     return bare
+
+
+def _without_texts(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a key's field without what is compared otherwise, or may change without a statement."""
+    bare = {name: value for name, value in json.loads(dumps(schema)).items() if name not in ("doc", "default")}
+    sources = [name for name in bare.get("parameters", ()) if name.startswith(_SOURCE_PARAMETERS)]
+    rest = {name: value for name, value in bare.get("parameters", {}).items() if name not in sources}
+    return bare | {"parameters": rest, "has_default": schema.get("default") is not None}
 
 
 def _require(holds: bool, part: str, name: Any, found: Any) -> None:

@@ -98,6 +98,23 @@ def test_what_the_stream_wrote_under_other_properties_is_its_own(base: dict[str,
     assert both_accept(CREATE, base, base | OTHER_PROPERTIES[other])
 
 
+DEFAULTS = {
+    "n INT": "n INT DEFAULT 5 COMMENT 'of the key'", "PRIMARY KEY (n, i)": "PRIMARY KEY (n, i, d, z, s, p)",
+    "s VARCHAR(9)": "s VARCHAR(9) DEFAULT 'a'", "p DECIMAL(10,2)": "p DECIMAL(10,2) DEFAULT 1.5",
+    "d DATE": "d DATE DEFAULT '2024-02-29'", "z TIMESTAMP": "z TIMESTAMP DEFAULT CURRENT_TIMESTAMP",
+    "a DATETIME(6)": "a DATETIME(6) DEFAULT '2024-02-29 12:34:56'", "x TINYINT(1)": "x TINYINT(1) DEFAULT 1",
+    "k BIT(9)": "k BIT(9) DEFAULT b'1'", "e ENUM('a')": "e ENUM('a') DEFAULT 'a'",
+}  # fmt: skip
+
+
+@for_each("other", set(OTHER_PROPERTIES) - {"truncated", "excluded"})
+def test_defaults_and_comments_of_columns_are_its_own_too(other: str) -> None:
+    create = CREATE
+    for column, with_default in DEFAULTS.items():
+        create = create.replace(column, with_default)
+    assert both_accept(create, SCHEMAS, SCHEMAS | OTHER_PROPERTIES[other])
+
+
 @for_each("other", REST_OF_TICDC)
 def test_what_ticdc_s_format_was_under_other_properties_is_its_own(other: str) -> None:
     assert both_accept(CREATE.replace(", q POINT", ""), TICDC, TICDC | REST_OF_TICDC[other])
@@ -160,6 +177,15 @@ def test_a_schema_that_the_stream_never_writes_makes_a_record_unreadable(edit: s
     assert not is_read_early(records, key, text)
 
 
+def test_a_default_that_no_column_has_would_be_taken_for_null() -> None:
+    for create, own in ((SMALL, False), (SMALL.replace("v INT", "v INT DEFAULT 5"), True)):
+        key, value, _ = TableRecords(create, SCHEMAS).row("1", None)
+        assert value is not None and (b'"default":5' in value) is own
+        text = value.replace(b'"optional":true,"field":"v"', b'"optional":true,"default":5,"field":"v"')
+        records = TableRecords(create, SCHEMAS)
+        assert accepts(written(records), read(records, key, text)) is own
+
+
 def test_before_the_history_it_is_known_what_an_envelope_is_and_not_which_columns_the_table_had() -> None:
     records = TableRecords(SMALL, SCHEMAS)
     key, value, _ = records.row("1", "7")
@@ -184,6 +210,9 @@ def test_a_schema_of_an_earlier_structure_is_one_of_the_table(create: str) -> No
     [
         (b'"int32"', b'"int64"'),
         (b'"field":"id"', b'"field":"id","doc":"x"}'),
+        (b'"field":"id"', b'"doc":"x","field":"id"'),
+        (b'"field":"id"', b'"default":5,"field":"id"'),
+        (b'"name":"p.shop.t.Key"', b'"name":"p.shop.t.Key","version":1'),
         (b'"optional":false', b'"optional": false'),
         (b'{"id":1}', b'{"id": 1}'),
         (b'"name":"p.shop.t.Key"', b'"name":"p.shop.t.Key","name":"p.shop.t.Key"'),
