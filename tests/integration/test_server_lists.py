@@ -13,6 +13,7 @@ from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain import committer
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
     RunInProgressError,
@@ -301,7 +302,7 @@ def test_one_connection_that_another_server_answers_ends_the_job(
 
 
 def test_a_proxy_that_leads_to_another_server_in_the_middle_of_a_batch(
-    pair: Pair, properties: dict[str, str], database: str
+    pair: Pair, properties: dict[str, str], database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = pair.primary, pair.replica
     with tcp_proxy("127.0.0.1", first.server.port) as proxy:
@@ -311,10 +312,18 @@ def test_a_proxy_that_leads_to_another_server_in_the_middle_of_a_batch(
         insert(first.root, database, *range(100, 400))
         pair.switch()
         insert(second.root, database, *range(400, 420))
-        proxy.lead_to("127.0.0.1", second.server.port, after=40_000)
+        proxy.throttle(100_000)
+        led = list[str]()
+
+        def lead(point: str, writer: int) -> None:
+            if point == "writer.after_commit" and not led:
+                led.append(point)
+                proxy.lead_to("127.0.0.1", second.server.port)
+
+        monkeypatch.setattr(committer, "fault_point", lead)
         with pytest.raises((ServerChangedError, SourceConnectionError)) as caught:  # whichever connection is cut first
             pipeline.drain()
-        assert caught.value.can_retry and proxy.led_elsewhere
+        assert caught.value.can_retry and led
         pipeline.drain()
         assert committed(pipeline).server_uuid == second.uuid
         assert lines_about(pipeline, "is moved there")

@@ -382,7 +382,7 @@ def test_the_commands_read_and_write_the_topics_of_kafka_connect(
     *_, last = [r for r in own.read(offsets) if r.key == key]
     assert (last.partition, json.loads(last.value or b"")["pos"]) == (1, written["pos"])
     described = [json.loads(r.value or b"") for r in own.read(history)][1:]
-    assert described[-1]["tableChanges"][0]["id"] == f'"{database}"."t"'
+    assert f'"{database}"."t"' in {change["id"] for d in described for change in d["tableChanges"]}
     assert {d["position"]["pos"] for d in described} == {written["pos"]}
     assert run("import-debezium", "--confirm", database)["offset"] == f"{file}:{written['pos']}"
     producer.produce(offsets, json.dumps(value).encode(), key, 1)

@@ -29,7 +29,6 @@ class TcpProxy:
     Attributes:
         connections: Connections accepted so far.
         cuts_left: Connections that are to be broken yet (``cut_after``).
-        led_elsewhere: Whether it leads to the server of ``lead_to`` now.
         held: Set as soon as a frozen connection held something back that was to be forwarded.
         round_trips: How often a client has sent something behind an answer, on all connections.
         stalls: Pauses made so far (``stall``).
@@ -55,9 +54,7 @@ class TcpProxy:
         self._stalled, self._stall_s, self._broken = 0.0, 0.0, 0.0
         self._random = random.Random(7)
         self.stalls = self.breaks = 0
-        self._next: tuple[str, int, int] | None = None
         self._elsewhere: dict[int, tuple[str, int]] = {}
-        self.led_elsewhere = False
         self._open: list[socket.socket] = []
         self._turns = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -89,9 +86,12 @@ class TcpProxy:
         """Break the next connections that receive this many bytes from the server, as often as is said."""
         self._cut_after, self.cuts_left = count, times
 
-    def lead_to(self, host: str, port: int, *, after: int) -> None:
-        """Break all connections when one has received this many bytes, and lead to another server from then on."""
-        self._next = host, port, after
+    def lead_to(self, host: str, port: int) -> None:
+        """Break all connections, and lead to another server from now on."""
+        self._to = host, port
+        for sock in self._open:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
 
     def lead_new_to(self, host: str, port: int) -> None:
         """Lead connections that are opened from now on to another server; the others stay where they are."""
@@ -231,11 +231,6 @@ class TcpProxy:
                     break
                 self._hold(number)
                 target.sendall(data)
-                if slow and self._next is not None and count >= self._next[2]:
-                    self._to, self._next, self.led_elsewhere = self._next[:2], None, True
-                    for sock in self._open:
-                        with suppress(OSError):
-                            sock.shutdown(socket.SHUT_RDWR)
         self._hold(number)  # the end of a connection is not told either
         for sock in (source, target):
             with suppress(OSError):

@@ -142,10 +142,11 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a capture, compressed or not."""
+    """Return the lines of a capture, compressed or not, without those of the sentinel database."""
     try:
         data = path.read_bytes()
         # str.splitlines() would also break at U+0085 or U+2028 inside a value.
-        return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode().removesuffix("\n").split("\n")
+        lines = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode().removesuffix("\n").split("\n")
+        return [line for line in lines if SENTINEL not in line]
     except OSError as error:
         raise ProofError(f"{path}: {error.strerror or error}") from None
