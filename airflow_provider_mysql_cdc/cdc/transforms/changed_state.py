@@ -35,6 +35,9 @@ class ExtractChangedRecordState(Transform):
         names: dict[bool, list[str]] = {True: [], False: []}
         if before is not None and after is not None:
             for member in schema.by_name["after"].schema.fields:
-                names[before.get(member.name) != after.get(member.name)].append(member.name)
+                old, new = before.get(member.name), after.get(member.name)
+                # Debezium has the bits of BIT(n) as byte[], of which no two are equal for Java.
+                changed = old != new or (new is not None and member.schema.name == "io.debezium.data.Bits")
+                names[changed].append(member.name)
         record.headers += [ChainHeader(name, header, names[changed]) for name, header, changed in self._headers]
         return record

@@ -27,6 +27,8 @@ _PER_MS = {
 }
 _PLACES = ("header", "envelope", "partition")
 _MAX_SCHEMAS = 10_000
+_BLANKS = "".join(map(chr, range(33)))
+"""What ``String.trim`` cuts off."""
 
 
 class AddedColumn(NamedTuple):
@@ -152,7 +154,9 @@ class EventRouter(Transform):
         record.headers.append(ChainHeader("id", id_schema, _read(schema, row, self._id)))
         if self._expansion is not None and isinstance(payload, str):
             payload_schema, payload = self._expanded(payload_schema, payload)
-        routed = _text(schema, row, self._route_by)
+        routed = _raw(schema, row, self._route_by, "string")
+        if routed is None:
+            raise TransformFault(f"{self._route_by} is NULL, so that the event has no topic")
         value_schema, value = payload_schema, payload
         if self._has_envelope:
             if payload_schema is None:
@@ -160,7 +164,7 @@ class EventRouter(Transform):
             value_schema = self._envelope(schema, row, payload_schema, routed)
             value = {"payload": payload}
         partition = self._place_columns(record, schema, row, value)
-        empty = payload is None or not _java_text(payload).strip()
+        empty = payload is None or not _java_text(payload).strip(_BLANKS)
         if empty and self._tombstones:
             record.set_value(None, None)
         else:
@@ -169,7 +173,7 @@ class EventRouter(Transform):
         if self._key is not None and key_member is None:
             raise TransformFault(f"{self._key} is not a valid field name")
         record.set_key(STRING if key_member is None else key_member.schema, key_member and key_member.read(row))
-        record.topic, record.partition, record.timestamp = routed or "", partition, timestamp
+        record.topic, record.partition, record.timestamp = routed, partition, timestamp
         if (topic := self._rewrite(record.topic)) is not None:
             record.topic = topic
         return record
@@ -186,9 +190,7 @@ class EventRouter(Transform):
         if self._timestamp is None:
             return ts_ms
         member = _member(schema, self._timestamp, "timestamp field")
-        if member.schema.type != "int64":
-            raise TransformFault(f"Field '{self._timestamp}' is not of type INT64")
-        value = member.read(row)
+        value = _raw(schema, row, self._timestamp, "int64")
         if value is None:
             return ts_ms
         per_ms = _PER_MS.get(member.schema.name or "")
@@ -197,9 +199,9 @@ class EventRouter(Transform):
         return -(-value // per_ms) if value < 0 else int(value // per_ms)
 
     def _envelope(
-        self, schema: RecordSchema, row: Mapping[str, Any], payload: RecordSchema, routed: str | None
+        self, schema: RecordSchema, row: Mapping[str, Any], payload: RecordSchema, routed: str
     ) -> RecordSchema:
-        version = None if self._version is None else _number(schema, row, self._version)
+        version = None if self._version is None else _raw(schema, row, self._version, "int32")
         # Debezium keeps name and fields of the first event with this payload or version since its start.
         key = schema, payload.identity(), version, routed
         made = self._schemas.get(key)
@@ -236,7 +238,7 @@ class EventRouter(Transform):
             elif column.place == "header":
                 record.headers.append(ChainHeader(column.alias, member.schema, member.read(row)))
             else:
-                partition = _number(schema, row, column.column)
+                partition = _raw(schema, row, column.column, "int32")
         return partition
 
 
@@ -251,24 +253,14 @@ def _read(schema: RecordSchema, row: Mapping[str, Any], name: str) -> Any:
     return schema.by_name[name].read(row)
 
 
-def _text(schema: RecordSchema, row: Mapping[str, Any], name: str | None) -> str | None:
+def _raw(schema: RecordSchema, row: Mapping[str, Any], name: str | None, kind: str) -> Any:
+    """Return a column's value as it is: ``Struct.getString`` and its like put no default in place of null."""
     member = None if name is None else schema.member(name)
     if member is None:
         raise TransformFault(f"{name} is not a valid field name")
-    if member.schema.type != "string":
-        raise TransformFault(f"Field '{name}' is not of type STRING")
-    text: str | None = member.read(row)
-    return text
-
-
-def _number(schema: RecordSchema, row: Mapping[str, Any], name: str) -> int | None:
-    member = schema.member(name)
-    if member is None:
-        raise TransformFault(f"{name} is not a valid field name")
-    if member.schema.type != "int32":
-        raise TransformFault(f"Field '{name}' is not of type INT32")
-    number: int | None = member.read(row)
-    return number
+    if member.schema.type != kind:
+        raise TransformFault(f"Field '{name}' is not of type {kind.upper()}")
+    return member.read(row, default=False)
 
 
 def _java_text(payload: Any) -> str:

@@ -69,7 +69,9 @@ def _extended(
         if len(path) > 1:
             nested.setdefault(path[0], []).append((path[1:], field_schema, field_value))
         else:
-            fields.setdefault(path[0], field_schema)
+            kept = fields.setdefault(path[0], field_schema)
+            if field_value is not None and kept.type != field_schema.type:
+                raise TransformFault(f"Invalid Java object for schema with type {kept.type} for field: '{path[0]}'")
             values[path[0]] = field_value
     for name, members in nested.items():
         inner = fields.get(name)

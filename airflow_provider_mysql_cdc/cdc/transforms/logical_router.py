@@ -83,6 +83,8 @@ class ByLogicalTableRouter(Transform):
         if record.key is not None:
             schema, key = require_struct(record.key_schema, record.key, "Updating schema")
             record.set_key(self._renamed(schema, new_topic, "Key"), self._key(key, old_topic))
+        else:
+            record.set_key(None, None)
         if record.value is not None and record.value_schema is not None and is_envelope(record.value_schema):
             schema = record.value_schema
             event = {m.name: m.read(record.value) for m in schema.fields}

@@ -11,7 +11,6 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.model import avro_names
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
-    INTEGER_BITS,
     OPTIONAL_BOOLEAN,
     OPTIONAL_BYTES,
     OPTIONAL_DOUBLE,
@@ -105,6 +104,8 @@ def _schema(name: str | None, node: Any, expansion: JsonExpansion) -> RecordSche
     for key, member in node.items():
         field = expansion.field(key)
         schema = _schema(f"{name}.{field}" if name and name.strip() else field, member, expansion)
+        if schema is not None and not field:
+            raise ValueError("a member without a name can be no field")
         if schema is not None and field not in fields:
             fields[field] = SchemaField(field, schema)
     return RecordSchema("struct", True, name=name, fields=tuple(fields.values()))
@@ -147,13 +148,26 @@ def _merged(schemas: list[RecordSchema]) -> RecordSchema:
 
 
 def _value(node: Any, schema: RecordSchema, expansion: JsonExpansion) -> Any:
-    if isinstance(node, _BigNumber):
-        raise ValueError("Invalid Java object for schema with type FLOAT64: class java.math.BigInteger")
-    if isinstance(node, dict):
+    if node is None:
+        if not schema.optional:
+            raise ValueError("Invalid value: null used for required field")
+        return None
+    kind = _type(node)
+    if schema.type != kind:
+        raise ValueError(f"Invalid Java object for schema with type {schema.type}: {kind}")
+    if kind == "struct":
         # Debezium looks a field up by its adjusted name, and finds no member that is called otherwise.
         return {m.name: _value(node[m.name], m.schema, expansion) for m in schema.fields if m.name in node}
-    if isinstance(node, list) and schema.items is not None:
+    if kind == "array" and schema.items is not None:
         return [_value(item, schema.items, expansion) for item in node]
-    if isinstance(node, int) and not isinstance(node, bool) and schema.type not in INTEGER_BITS:
-        raise ValueError(f"Invalid Java object for schema with type {schema.type}")
     return node
+
+
+def _type(node: Any) -> str:
+    """Return the type that a field must have to take a node."""
+    if isinstance(node, int) and not isinstance(node, bool):
+        return "int32" if -(2**31) <= node < 2**31 else "int64"
+    return _TYPES[type(node)]
+
+
+_TYPES = {str: "string", bool: "boolean", float: "double", list: "array", dict: "struct", _BigNumber: "BigInteger"}

@@ -66,7 +66,7 @@ def _java_hash(schema: RecordSchema, value: Any) -> int:
     """Return ``hashCode`` of a value as a signed number of 32 bits.
 
     Raises:
-        TransformFault: It is a struct or an array.
+        TransformFault: It is a struct.
     """
     kind = schema.type
     if kind == "string":
@@ -90,6 +90,11 @@ def _java_hash(schema: RecordSchema, value: Any) -> int:
     if kind == "double":
         bits = struct.unpack(">q", struct.pack(">d", value))[0]
         return _signed((bits ^ (bits >> 32)) & _MASK32)
+    if kind == "array" and schema.items is not None:
+        code = 1
+        for item in value:
+            code = (code * 31 + (0 if item is None else _java_hash(schema.items, item))) & _MASK32
+        return _signed(code)
     raise TransformFault(f"the partition cannot be chosen by a value of type {schema.name or kind}")
 
 

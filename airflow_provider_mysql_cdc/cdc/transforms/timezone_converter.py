@@ -72,7 +72,7 @@ class TimezoneConverter(Transform):
         kind = ""
         for rule in options["include.list"] or excludes:
             parts = rule.split(":")
-            if parts[0].lower() in ("source", "topic"):
+            if len(parts) > 1 and parts[0].lower() in ("source", "topic"):
                 kind, parts = parts[0], parts[1:]
             fields = self._fields[kind if kind in self._fields else ""].setdefault(parts[0], set())
             fields.update(parts[1:2])
@@ -135,18 +135,15 @@ class TimezoneConverter(Transform):
         return value - int(self._offset(_EPOCH + timedelta(seconds=seconds)).total_seconds()) * per_second
 
     def _zoned(self, value: str) -> str:
-        text, fraction = value.removesuffix("Z"), ""
-        if "." in text:
-            text, fraction = text.split(".")
-            fraction = fraction.rstrip("0")
-        utc = datetime.fromisoformat(text)
-        offset = self._offset(utc)
+        read = datetime.fromisoformat(value)
+        before = read.replace(tzinfo=None)
+        offset = self._offset(before)
         try:
-            local = utc + offset
+            local = before - (read.utcoffset() or timedelta()) + offset
         except OverflowError:
             return value
-        shown = local.isoformat() + (f".{fraction}" if fraction else "")
-        return shown + _offset_text(offset)
+        fraction = f".{local.microsecond:06}".rstrip("0") if local.microsecond else ""
+        return local.isoformat(timespec="seconds") + fraction + _offset_text(offset)
 
 
 def _offset_text(offset: timedelta) -> str:

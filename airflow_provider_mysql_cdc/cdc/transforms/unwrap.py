@@ -50,8 +50,8 @@ class EventField:
             prefix: Prefix of the new name.
             text: The entry.
         """
-        path, *alias = text.split(":")
-        parts = path.split(".")
+        path, *alias = text.rstrip(":").split(":")
+        parts = path.rstrip(".").split(".")
         if len(alias) > 1:
             raise ValueError(f"{text} has more than one new name")
         field = parts[0] if len(parts) == 1 else parts[1]
@@ -65,12 +65,15 @@ class EventField:
             member = event.member(self.struct)
             if member is None:
                 raise TransformFault(f"the event has no member {self.struct}, which {self.new_name} is taken from")
+            if member.schema.type != "struct":
+                raise TransformFault(f"{self.struct} is no struct, so that {self.new_name} cannot be taken from it")
             parent = member.schema
         found = parent.member(self.field) or event.member(self.field)
         if found is None:
             return None
         is_inside = parent.member(self.field) is not None
-        return EventMember(self.new_name, found.schema.basics(optional=True), self.struct, self.field, is_inside)
+        schema = found.schema.basics(found.schema.fields, optional=True)
+        return EventMember(self.new_name, schema, self.struct, self.field, is_inside)
 
 
 class EventMember(NamedTuple):
@@ -95,7 +98,7 @@ class EventMember(NamedTuple):
         parent = event if self.struct is None else event.get(self.struct)
         if parent is None:
             return None
-        return _checked(self.schema, (parent if self.is_inside else event).get(self.field))
+        return (parent if self.is_inside else event).get(self.field)
 
 
 def _default_struct(field: str) -> str | None:
@@ -167,8 +170,8 @@ class ExtractNewRecordState(Transform):
         before, after = event.get("before"), event.get("after")
         if after is None:
             return None if before is None else self._delete(record, schema, event)
-        self._write_row(record, schema.by_name["after"].schema, after, "false")
-        self._route(record, schema.by_name["after"].schema, after)
+        written = self._write_row(record, schema.by_name["after"].schema, after, "false")
+        self._route(record, *written)
         self._add_fields(record, schema, event)
         return self._drop_fields(record)
 
@@ -188,14 +191,14 @@ class ExtractNewRecordState(Transform):
         else:
             record.set_value(None, None)
         self._route(record, schema.by_name["before"].schema, row)
-        if record.value_schema is None:
-            return record
         self._drop_fields(record)
         if record.value is not None:
             self._add_fields(record, schema, event)
         return record
 
-    def _write_row(self, record: ChainRecord, schema: RecordSchema, row: dict[str, Any], deleted: str) -> None:
+    def _write_row(
+        self, record: ChainRecord, schema: RecordSchema, row: dict[str, Any], deleted: str
+    ) -> tuple[RecordSchema, dict[str, Any]]:
         if self._mode in _REWRITES:
             row = {**row, DELETED_FIELD: deleted}
             if self._replace_null:
@@ -204,6 +207,7 @@ class ExtractNewRecordState(Transform):
                         row[name] = default
             schema = self._deleted_schema(schema)
         record.set_value(schema, row)
+        return schema, row
 
     def _route(self, record: ChainRecord, schema: RecordSchema, row: Mapping[str, Any]) -> None:
         if not self._route_by:
@@ -213,7 +217,7 @@ class ExtractNewRecordState(Transform):
             raise TransformFault(f"{self._route_by} is not a valid field name")
         if member.schema.type != "string":
             raise TransformFault(f"Field '{self._route_by}' is not of type STRING")
-        topic = member.read(row)
+        topic = member.read(row, default=False)
         if topic and topic.strip():
             record.topic = topic
 
@@ -225,15 +229,15 @@ class ExtractNewRecordState(Transform):
         if updated is None:
             if len(self._row_schemas) >= MAX_CACHED_SCHEMAS:
                 self._row_schemas.clear()
-            fields = [*schema.fields, *(SchemaField(member.new_name, member.schema) for member in added)]
+            fields = [*schema.fields, *(SchemaField(m.new_name, m.schema.basics(optional=True)) for m in added)]
             updated = self._row_schemas[schema, event_schema] = schema.basics(fields)
         if added:
-            row = {**row, **{member.new_name: member.value(event) for member in added}}
+            row = {**row, **{m.new_name: _checked(m.schema, m.value(event)) for m in added}}
         record.set_value(updated, row)
 
     def _drop_fields(self, record: ChainRecord) -> ChainRecord:
         header = record.header(self._drop_header) if self._drop_header else None
-        if header is None or not header.value:
+        if header is None or header.value is None or header.value == []:
             return record
         if not isinstance(header.value, list):
             raise TransformFault(f"the header {self._drop_header} is no list of fields")
@@ -242,12 +246,17 @@ class ExtractNewRecordState(Transform):
             record.set_key(*without)
         if record.value_schema is not None:
             record.set_value(*self._without(record.value_schema, record.value, header.value))
+        elif self._compatible:
+            raise TransformFault(
+                f"the header {self._drop_header} names fields of a tombstone, which has no schema that could stay "
+                "compatible; drop.fields.keep.schema.compatible=false takes it"
+            )
         return record
 
     def _without(self, schema: RecordSchema, row: Any, dropped: list[str]) -> tuple[RecordSchema, Any]:
         """Return schema and value without fields, as ``ReplaceField`` leaves them out."""
         chosen = {f.name for f in schema.fields if f.name in dropped and (f.schema.optional or not self._compatible)}
-        if not chosen or row is None:
+        if row is None or (self._compatible and not chosen):
             return schema, row
         kept = [member for member in schema.fields if member.name not in chosen]
         made = _shared(schema, tuple(m.name for m in kept), lambda: schema.basics(kept))

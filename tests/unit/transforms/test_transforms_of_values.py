@@ -7,53 +7,33 @@ from typing import Any
 
 import pytest
 from kit.cases import for_each
+from kit.chain_records import event, made, record
 
 from airflow_provider_mysql_cdc.cdc.transforms.cast import cast_value
-from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader, ChainRecord
+from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader
 from airflow_provider_mysql_cdc.cdc.transforms.date_format import JavaDateFormat
-from airflow_provider_mysql_cdc.cdc.transforms.known_transforms import CONNECT, DEBEZIUM, TRANSFORMS, create_transform
-from airflow_provider_mysql_cdc.cdc.transforms.option_values import read_defaults
+from airflow_provider_mysql_cdc.cdc.transforms.known_transforms import CONNECT, DEBEZIUM
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     CONNECT_DATE,
     CONNECT_TIMESTAMP,
     DECIMAL,
     OPTIONAL_INT32,
-    OPTIONAL_STRING,
     STRING,
     RecordSchema,
     TransformFault,
     struct_of,
 )
-from airflow_provider_mysql_cdc.cdc.transforms.transform import OptionError, Transform
+from airflow_provider_mysql_cdc.cdc.transforms.transform import OptionError
 from airflow_provider_mysql_cdc.cdc.transforms.value_text import parse_literal, value_text
 
 pytestmark = pytest.mark.quick
 CENTS = RecordSchema("bytes", True, name=DECIMAL, version=1, parameters={"scale": "2"})
 DATE, TIMESTAMP = RecordSchema("int32", name=CONNECT_DATE), RecordSchema("int64", name=CONNECT_TIMESTAMP)
+LIST_HASH = 961 + 31 * 0x3FC00000 + 0x40000000
+FLOATS = RecordSchema("array", items=RecordSchema("float"))
 POINT = struct_of(("wkb", RecordSchema("bytes")), ("srid", OPTIONAL_INT32), optional=True).renamed(
     "io.debezium.data.geometry.Geometry", 1
 )
-
-
-def made(kind: str, **texts: str) -> Transform:
-    """Return a transform; two underscores in an option's name stand for a dot."""
-    options = TRANSFORMS[kind].made_by.OPTIONS
-    given = {name.replace("__", "."): text for name, text in texts.items()}
-    return create_transform(
-        kind, read_defaults(options, {name: options[name].parse(text) for name, text in given.items()})
-    )
-
-
-def record(schema: RecordSchema | None, value: Any, **more: Any) -> ChainRecord:
-    return ChainRecord("t", None, None, None, schema, value, **more)
-
-
-def event(row: RecordSchema, op: str = "c", **images: Any) -> ChainRecord:
-    """Return a change event."""
-    source = struct_of(("table", OPTIONAL_STRING))
-    schema = struct_of(("before", row), ("after", row), ("source", source), ("op", STRING), name="x.Envelope")
-    value = {"before": None, "after": None, "source": {"table": "t"}, "op": op, **images}
-    return record(schema, value)
 
 
 @for_each(
@@ -196,6 +176,8 @@ def test_fields_are_masked(options: dict[str, str], value: Any, expected: Any) -
         ("java", struct_of(("id", RecordSchema("int64"))), {"id": 2**33 + 1}, (116 + 3) % 7),
         ("java", struct_of(("id", CENTS)), {"id": b"\x05"}, (116 + 31 * 5 + 2) % 7),
         ("java", struct_of(("id", RecordSchema("bytes"))), {"id": b"\x01"}, (116 + 31 + 1) % 7),
+        # List.hashCode of a vector; the bits of 1.5 are 0x3FC00000, those of 2.0 0x40000000.
+        ("java", struct_of(("id", FLOATS)), {"id": [1.5, 2.0]}, (116 + LIST_HASH & 2**31 - 1) % 7),
     ],
     ids=str,
 )
