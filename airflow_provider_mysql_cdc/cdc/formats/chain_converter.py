@@ -90,6 +90,9 @@ def _reader(schema: RecordSchema) -> ReadPart | None:
     if schema.type == "array" and schema.items is not None:
         item = _reader(schema.items)
         return None if item is None else lambda values: None if values is None else [item(v) for v in values]
+    if schema.type == "map" and schema.items is not None:
+        item = _reader(schema.items)
+        return None if item is None else lambda value: value and {name: item(member) for name, member in value.items()}
     if schema.type != "struct":
         return None
     readers = [(member.name, reader) for member in schema.fields if (reader := _reader(member.schema)) is not None]
@@ -171,6 +174,9 @@ class JsonWriter:
         if kind == "array" and schema.items is not None:
             item = self._writer(schema.items)
             return lambda values: f"[{','.join(map(item, _instance(values, list, 'ARRAY')))}]"
+        if kind == "map" and schema.items is not None:  # all maps of Debezium have texts as keys
+            member = self._writer(schema.items)
+            return lambda value: f"{{{','.join(f'{quote(name)}:{member(v)}' for name, v in value.items())}}}"
         if kind == "struct":
             return self._struct_writer(schema)
         return _SCALARS[kind]
@@ -230,6 +236,8 @@ def schema_document(schema: RecordSchema) -> dict[str, Any]:
     document: dict[str, Any] = {"type": schema.type}
     if schema.type == "struct":
         document["fields"] = [_field_document(member) for member in schema.fields]
+    elif schema.keys is not None and schema.items is not None:
+        document |= {"keys": schema_document(schema.keys), "values": schema_document(schema.items)}
     elif schema.items is not None:
         document["items"] = schema_document(schema.items)
     document["optional"] = schema.optional
@@ -273,6 +281,9 @@ def _java_struct(schema: RecordSchema | None, value: Any) -> str:
     if isinstance(value, list):
         items = None if schema is None else schema.items
         return f"[{', '.join(_java_struct(items, item) for item in value)}]"
+    if isinstance(value, dict):
+        items = None if schema is None else schema.items
+        return f"{{{', '.join(f'{name}={_java_struct(items, member)}' for name, member in value.items())}}}"
     return value_text(schema, value)
 
 

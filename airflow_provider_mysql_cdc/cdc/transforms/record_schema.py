@@ -150,6 +150,7 @@ def parse_schema(document: Mapping[str, Any]) -> RecordSchema:
     Args:
         document: The schema as JSON.
     """
+    items = document.get("items", document.get("values"))
     schema = RecordSchema(
         document["type"],
         document.get("optional", False),
@@ -159,7 +160,8 @@ def parse_schema(document: Mapping[str, Any]) -> RecordSchema:
         document.get("doc"),
         document.get("parameters"),
         tuple(SchemaField(member["field"], parse_schema(member)) for member in document.get("fields", ())),
-        parse_schema(document["items"]) if "items" in document else None,
+        None if items is None else parse_schema(items),
+        parse_schema(document["keys"]) if "keys" in document else None,
     )
     default = document.get("default")
     if default is not None:

@@ -31,6 +31,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.operate.prepare_verify import prepare_verify
+from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType, notification_record
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition as murmur2_partition
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
@@ -129,6 +130,28 @@ def test_records_of_the_provider_itself_pass_no_transform() -> None:
     assert [r.topic for r in inner.produced] == [*internal, "ledger.cap"]
 
 
+def test_notifications_pass_a_chain_with_their_map() -> None:
+    given = {**transforms(unwrap=UNWRAP), "notification.enabled.channels": "sink", "notification.sink.topic.name": "n"}
+    for schemas, converter in (("true", "json.JsonConverter"), ("false", "json.JsonConverter"), ("false", STRINGS)):
+        behind = {"value.converter": f"org.apache.kafka.connect.{converter}"}
+        if converter != STRINGS:
+            behind["value.converter.schemas.enable"] = schemas
+        cfg = ConnectorConfig.from_properties({**GIVEN, **given, **behind})
+        sent = notification_record(cfg, "INCREMENTAL", NotificationType.IN_PROGRESS, "id", {"a": "b"}, 5)
+        writer, inner, _ = chained({**given, **behind})
+        writer.begin(PLAN, {})
+        assert sent is not None
+        writer.produce(sent.topic, sent.key, sent.value, 0)
+        (produced,) = inner.produced
+        assert sent.value is not None and produced.value is not None and produced.key == sent.key
+        if converter == STRINGS:
+            assert b"additional_data={connector_name=cap, a=b},timestamp=5" in produced.value
+        else:
+            whole = json.loads(sent.value)
+            assert json.loads(produced.value) == (whole if schemas == "true" else whole["payload"])
+
+
+STRINGS = "storage.StringConverter"
 NOT_A_STRUCT = transforms(mask={"type": f"{CONNECT}MaskField$Value", "fields": "k"})
 EXPANDED = transforms(outbox={**OUTBOX, "table.expand.json.payload": "true"})
 PLACED = transforms(outbox={**OUTBOX, "table.fields.additional.placement": "id:partition"})
