@@ -91,8 +91,8 @@ def _reader(schema: RecordSchema) -> ReadPart | None:
         item = _reader(schema.items)
         return None if item is None else lambda values: None if values is None else [item(v) for v in values]
     if schema.type == "map" and schema.items is not None:
-        item = _reader(schema.items)
-        return None if item is None else lambda value: value and {name: item(member) for name, member in value.items()}
+        of = _reader(schema.items)
+        return None if of is None else lambda value: value and {name: of(member) for name, member in value.items()}
     if schema.type != "struct":
         return None
     readers = [(member.name, reader) for member in schema.fields if (reader := _reader(member.schema)) is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
@@ -37,6 +37,9 @@ class ExtractSchemaToNewRecord(Transform):
     """Add the types of the source's columns, which ``column.propagate.source.type`` puts into the schema."""
 
     DOC = "adds the member `sourceSchema` with the columns' types; needs `column.propagate.source.type=.*`"
+    NO_EFFECT: ClassVar[Mapping[str, str]] = {
+        "schema.name.adjustment.mode": "the names of the schemas that are added suit every mode"
+    }
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._extended = SchemaCache(_with_source_schema)

@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.transforms.option_values import names
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import CONNECT_TIMESTAMP, RecordSchema, is_envelope
 from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, OptionError, Transform
 
-_OFFSET = re.compile(r"([+-])(\d{2}):(\d{2})(?::(\d{2}))?")
+_OFFSET = re.compile(r"([+-])(\d{2}):([0-5]\d)(?::([0-5]\d))?", re.ASCII)
 _RULES = re.compile(r'\[(source|topic|[".\w\s_]+):([".\w\s_]+(?::[".\w\s_]+)?(?:,|]$))+', re.ASCII)
 _FORM = (
     'must be "source:TABLE:FIELD", "topic:TOPIC:FIELD" or "NAME:FIELD"; only the first rule may have source or topic'

@@ -172,6 +172,12 @@ def test_times_of_any_zone_are_shifted(text: str, shifted: str) -> None:
         assert out is not None and out.value["after"]["z"] == shifted
 
 
+@for_each("zone", ["+08:75", "-01:00:60", "+1:00", "PST"])
+def test_zones_that_java_does_not_know_are_refused(zone: str) -> None:
+    with pytest.raises(ValueError, match="must be a zone"):
+        made(f"{DEBEZIUM}TimezoneConverter", converted__timezone=zone)
+
+
 def test_a_header_replaces_a_field_only_of_its_type() -> None:
     given = event(ROW, after=PLAIN)
     given.headers = [ChainHeader("n", OPTIONAL_INT32, 5)]
