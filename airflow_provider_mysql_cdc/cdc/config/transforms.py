@@ -25,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.model.topic_transforms import (
 from airflow_provider_mysql_cdc.cdc.transforms.chain import ChainStep, TransformChain
 from airflow_provider_mysql_cdc.cdc.transforms.event_filters import ReadToInsertEvent
 from airflow_provider_mysql_cdc.cdc.transforms.known_transforms import (
+    CONNECT,
     PREDICATES,
     REFUSED,
     TRANSFORMS,
@@ -39,6 +40,8 @@ from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, OptionEr
 PREFIX: Final = "transforms."
 PREDICATE_PREFIX: Final = "predicates."
 _COMMON = frozenset({"type", "predicate", "negate"})
+_BLANKS: Final = "".join(map(chr, range(33)))
+"""What ``String.trim`` of Java takes off."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -112,6 +115,8 @@ def _read_step(
         _refuse_kind(out, name, kind, settings.get("type"))
         return None
     made_by = TRANSFORMS[kind].made_by
+    if kind.startswith(CONNECT):
+        settings = _trimmed(settings)
     values = _read_options(out, f"{PREFIX}{name}.", made_by, settings)
     if values is None:
         return None
@@ -123,6 +128,11 @@ def _read_step(
         option = f"{PREFIX}{name}.{error.option}"
         out.refuse(option, error.what, error.fix, settings.get(error.option))
         return None
+
+
+def _trimmed(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """Return settings as Kafka's ``ConfigDef`` reads them; Debezium's options keep their blanks."""
+    return {setting: text.strip(_BLANKS) for setting, text in settings.items()}
 
 
 def _refuse_kind(out: ParsedTransforms, name: str, kind: str, text: str | None) -> None:
@@ -184,7 +194,7 @@ def _read_predicate(out: ParsedTransforms, name: str, settings: Mapping[str, str
         fix = f"Remove {name} from predicates, all {prefix}*, and the transforms that name it; there is "
         out.refuse(f"{prefix}type", what, fix + ", ".join(PREDICATES), settings.get("type"))
         return None
-    values = _read_options(out, prefix, PREDICATES[kind], settings)
+    values = _read_options(out, prefix, PREDICATES[kind], _trimmed(settings))
     return None if values is None else PREDICATES[kind](values)
 
 

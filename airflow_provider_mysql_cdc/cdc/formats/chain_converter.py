@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_float
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader
+from airflow_provider_mysql_cdc.cdc.transforms.date_format import JavaDateFormat
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     INTEGER_BITS,
     STRING,
@@ -29,12 +30,13 @@ from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     TransformFault,
     parse_schema,
 )
-from airflow_provider_mysql_cdc.cdc.transforms.value_text import value_text
+from airflow_provider_mysql_cdc.cdc.transforms.value_text import milliseconds_of, value_text
 
 SOURCE_STRUCT = "io.debezium.connector.mysql.Source"
 _MAX_SCHEMAS = 1024
 _PAYLOAD = b',"payload":'
 _PREFIX = b'{"schema":'
+_JAVA_DATE = JavaDateFormat("EEE MMM dd HH:mm:ss 'UTC' yyyy")
 RecordHeaders = list[tuple[str, bytes | None]]
 ReadPart = Callable[[Any], Any]
 WritePart = Callable[[Any], str]
@@ -270,7 +272,14 @@ def write_text(
         return None
     if schema is not None and schema.type in ("struct", "array", "map"):
         return _java_struct(schema, value).encode()
-    return value_text(schema, value).encode()
+    return _java_text(schema, value).encode()
+
+
+def _java_text(schema: RecordSchema | None, value: Any) -> str:
+    """Return a value as its ``toString`` does; bytes, of which that says nothing, as base64."""
+    if schema is not None and type(value) is int and (ms := milliseconds_of(schema, value)) is not None:
+        return _JAVA_DATE.format(ms)
+    return value_text(schema, value)
 
 
 def _java_struct(schema: RecordSchema | None, value: Any) -> str:
@@ -284,7 +293,7 @@ def _java_struct(schema: RecordSchema | None, value: Any) -> str:
     if isinstance(value, dict):
         items = None if schema is None else schema.items
         return f"{{{', '.join(f'{name}={_java_struct(items, member)}' for name, member in value.items())}}}"
-    return value_text(schema, value)
+    return _java_text(schema, value)
 
 
 def write_binary(

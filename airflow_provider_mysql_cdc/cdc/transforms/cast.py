@@ -11,12 +11,16 @@ from typing import Any, ClassVar
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
 from airflow_provider_mysql_cdc.cdc.transforms.option_values import NULL_DEFAULT, required_names
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
+    CONNECT_DATE,
+    CONNECT_TIME,
+    CONNECT_TIMESTAMP,
     DECIMAL,
     INTEGER_BITS,
     NESTED,
     RecordSchema,
     SchemaField,
     TransformFault,
+    java_class,
     require_struct,
 )
 from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, PartTransform, SchemaCache
@@ -34,6 +38,9 @@ _TARGETS = {
     "float32": "float",
     "float64": "double",
 }
+_LOGICAL_VALUES = {DECIMAL: "BigDecimal", **dict.fromkeys((CONNECT_DATE, CONNECT_TIME, CONNECT_TIMESTAMP), "Date")}
+"""What converters expect of values with these names; a cast value keeps the name and is something else."""
+_SUPPORTED = "supported types are [INT8, INT16, INT32, INT64, FLOAT32, FLOAT64, BOOLEAN, STRING, BYTES]"
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _REAL = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:NaN|Infinity))[fFdD]?\s*", re.ASCII)
 
@@ -83,17 +90,25 @@ class Cast(PartTransform):
         if value is None:
             return record
         if self._whole is not None and schema is not None:
-            return self.write(record, self._schemas(schema), cast_value(schema, value, self._whole))
+            made = self._schemas(schema)
+            cast = cast_value(schema, value, self._whole)
+            if (name := schema.name) in _LOGICAL_VALUES:
+                found, expected = java_class(RecordSchema(made.type), cast), _LOGICAL_VALUES[name]
+                kind = name.rpartition(".")[2]
+                raise TransformFault(f"Invalid type for {kind}, expected {expected} but was class {found}")
+            return self.write(record, made, cast)
         schema, value = require_struct(schema, value, "cast types")
-        updated = {}
+        made, updated = self._schemas(schema), {}
         for member in schema.fields:
             found, target = member.read(value, default=self._default), self._casts.get(member.name)
             updated[member.name] = found if target is None else cast_value(member.schema, found, target)
-        return self.write(record, self._schemas(schema), updated)
+        return self.write(record, made, updated)
 
 
 def _cast_schema(schema: RecordSchema, target: str, *, named: bool = False) -> RecordSchema:
     default = cast_value(schema, schema.default, target)
+    if named and default is not None and schema.name in _LOGICAL_VALUES:
+        raise TransformFault("Invalid default value")
     if not named:
         return RecordSchema(target, schema.optional, default)
     return RecordSchema(
@@ -115,7 +130,7 @@ def cast_value(schema: RecordSchema, value: Any, target: str) -> Any:
     if value is None:
         return None
     if schema.type in NESTED or schema.type == "array":
-        raise TransformFault(f"Cast transformation does not support casting from {schema.type.upper()}")
+        raise TransformFault(f"Cast transformation does not support casting from {schema.type.upper()}; {_SUPPORTED}")
     if schema.name == DECIMAL:
         value = decimal_of(schema, value)
     elif schema.type == "float":
@@ -123,7 +138,7 @@ def cast_value(schema: RecordSchema, value: Any, target: str) -> Any:
     if target == "string":
         return _text(schema, value)
     if isinstance(value, bytes):
-        raise TransformFault("Unexpected type in Cast transformation: bytes")
+        raise TransformFault(f"Unexpected type in Cast transformation: class {java_class(schema, value)}")
     if isinstance(value, str):
         return _from_text(value, target)
     if target == "boolean":

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, timedelta
+from datetime import datetime
+from typing import NamedTuple
 
-_EPOCH = datetime(1970, 1, 1)
+_EPOCH = 2440588
+"""The Julian day number of 1970-01-01."""
+_CUTOVER = -141427
+"""1582-10-15, in days since 1970."""
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+", re.DOTALL)
 _LETTERS = frozenset("yMdHhkKmsSEaDuzZX")
 _MONTHS = (
@@ -52,11 +56,8 @@ class JavaDateFormat:
 
         Args:
             milliseconds: Since 1970, UTC.
-
-        Raises:
-            OverflowError: It is not within the years 1 to 9999.
         """
-        time = _EPOCH + timedelta(milliseconds=milliseconds)
+        time = _Time.of(milliseconds)
         return "".join(text if not letter else _written(letter, len(text), time) for letter, text in self._parts)
 
     def parse(self, text: str) -> int:
@@ -81,28 +82,66 @@ class JavaDateFormat:
         return _milliseconds(found)
 
 
-def _written(letter: str, width: int, time: datetime) -> str:
+class _Time(NamedTuple):
+    """A time in Java's calendar: Gregorian from 1582-10-15, Julian before."""
+
+    year: int
+    month: int
+    day: int
+    days: int
+    """Days since 1970-01-01."""
+    ms: int
+    """Milliseconds of the day."""
+
+    @classmethod
+    def of(cls, milliseconds: int) -> _Time:
+        """Return the time of milliseconds since 1970."""
+        days, ms = divmod(milliseconds, _MS_PER_DAY)
+        number = days + _EPOCH
+        count = number + 1401
+        if days >= _CUTOVER:
+            count += (4 * number + 274277) // 146097 * 3 // 4 - 38
+        years, rest = divmod(4 * count + 3, 1461)
+        months, day = divmod(5 * (rest // 4) + 2, 153)
+        month = (months + 2) % 12 + 1
+        return cls(years - 4716 + (14 - month) // 12, month, day // 5 + 1, days, ms)
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """Return the days since 1970 of a date in Java's calendar."""
+    early = (14 - month) // 12
+    years = year + 4800 - early
+    number = day + (153 * (month + 12 * early - 3) + 2) // 5 + 365 * years + years // 4
+    gregorian = number - years // 100 + years // 400 - 32045 - _EPOCH
+    return gregorian if gregorian >= _CUTOVER else number - 32083 - _EPOCH
+
+
+def _written(letter: str, width: int, time: _Time) -> str:
     if letter == "y":
-        return f"{time.year % 100:02}" if width == 2 else f"{time.year:0{width}}"
+        year = time.year if time.year > 0 else 1 - time.year
+        return f"{year % 100:02}" if width == 2 else f"{year:0{width}}"
     if letter == "M" and width > 2:
         return _MONTHS[time.month - 1] if width > 3 else _MONTHS[time.month - 1][:3]
     if letter == "E":
-        return _DAYS[time.weekday()] if width > 3 else _DAYS[time.weekday()][:3]
+        name = _DAYS[(time.days + 3) % 7]
+        return name if width > 3 else name[:3]
+    seconds, milliseconds = divmod(time.ms, 1000)
+    minutes, hour = seconds // 60, seconds // 3600
     if letter in "azZX":
-        zone = {"a": "AM" if time.hour < 12 else "PM", "z": "UTC", "Z": "+0000", "X": "Z"}
+        zone = {"a": "AM" if hour < 12 else "PM", "z": "UTC", "Z": "+0000", "X": "Z"}
         return zone[letter] if letter != "z" or width < 4 else "Coordinated Universal Time"
     numbers = {
         "M": time.month,
         "d": time.day,
-        "H": time.hour,
-        "k": time.hour or 24,
-        "K": time.hour % 12,
-        "h": time.hour % 12 or 12,
-        "m": time.minute,
-        "s": time.second,
-        "S": time.microsecond // 1000,
-        "D": time.timetuple().tm_yday,
-        "u": time.isoweekday(),
+        "H": hour,
+        "k": hour or 24,
+        "K": hour % 12,
+        "h": hour % 12 or 12,
+        "m": minutes % 60,
+        "s": seconds % 60,
+        "S": milliseconds,
+        "D": time.days - _days(time.year, 1, 1) + 1,
+        "u": (time.days + 3) % 7 + 1,
     }
     return f"{numbers[letter]:0{width}}"
 
@@ -150,10 +189,10 @@ def _read_zone(text: str, at: int, found: dict[str, int]) -> int:
 def _milliseconds(found: dict[str, int]) -> int:
     """Return the time of read fields, which may be out of range, as a lenient calendar has it."""
     months = found.get("M", 1) - 1
-    first = date(found.get("y", 1970) + months // 12, months % 12 + 1, 1)
-    days = first.toordinal() - _EPOCH.toordinal() + found.get("d", 1) - 1
+    year = found.get("y", 1970) + months // 12
+    days = _days(year, months % 12 + 1, 1) + found.get("d", 1) - 1
     if "D" in found:
-        days = date(first.year, 1, 1).toordinal() - _EPOCH.toordinal() + found["D"] - 1
+        days = _days(year, 1, 1) + found["D"] - 1
     hours = found.get("H", found.get("k", 0) % 24)
     if "K" in found or "h" in found:
         hours = found.get("K", found.get("h", 12) % 12) + (12 if found.get("a") == 2 else 0)

@@ -5,16 +5,26 @@ Source: ``connect/transforms`` of Kafka 4.3.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
-from airflow_provider_mysql_cdc.cdc.transforms.option_values import NULL_DEFAULT, names, one_of, pairs, required_names
+from airflow_provider_mysql_cdc.cdc.transforms.option_values import (
+    NULL_DEFAULT,
+    names,
+    one_of,
+    pairs,
+    required_names,
+    required_text,
+    whole_number,
+)
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     CONNECT_TIMESTAMP,
     RecordSchema,
     SchemaField,
     TransformFault,
+    java_class,
     require_struct,
     struct_of,
 )
@@ -33,7 +43,7 @@ class ExtractField(PartTransform):
     DOC = "replaces a struct by one of its fields"
     OPTIONS: ClassVar[Mapping[str, Option]] = {
         "field": Option(str.strip, "the field's name, with `field.syntax.version=V2` its path", required=True),
-        "field.syntax.version": Option(one_of("V1", "V2"), "`V1` or `V2`; default `V1`", "V1"),
+        "field.syntax.version": Option(one_of("V1", "V2", any_case=True), "`V1` or `V2`; default `V1`", "V1"),
         **NULL_DEFAULT,
     }
 
@@ -49,9 +59,11 @@ class ExtractField(PartTransform):
             if value is not None:
                 require_struct(schema, value, "field extraction")
             return record
+        if value is not None:
+            require_struct(schema, value, "field extraction")
         for name in self._path:
-            if value is not None:
-                require_struct(schema, value, "field extraction")
+            if schema.type != "struct":
+                raise TransformFault("Cannot look up fields on non-struct type")
             member = schema.member(name)
             if member is None:
                 raise TransformFault(f"Unknown field: {self._name}")
@@ -90,7 +102,7 @@ class HoistField(PartTransform):
     """Put a key or value into a struct, as its only field."""
 
     DOC = "puts a key or value into a struct, as its only field"
-    OPTIONS: ClassVar[Mapping[str, Option]] = {"field": Option(str.strip, "the field's name", required=True)}
+    OPTIONS: ClassVar[Mapping[str, Option]] = {"field": Option(required_text, "the field's name", required=True)}
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         name: str = options["field"]
@@ -118,6 +130,8 @@ class ReplaceField(PartTransform):
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._exclude, self._include = frozenset(options["exclude"]), frozenset(options["include"])
         self._renames: dict[str, str] = dict(options["renames"])
+        counts = Counter(self._renames.values())
+        self._origins = {new: old for old, new in self._renames.items() if counts[new] == 1}
         self._default: bool = options["replace.null.with.default"]
         self._schemas = SchemaCache(self._schema)
 
@@ -134,12 +148,19 @@ class ReplaceField(PartTransform):
         if value is None:
             return record
         schema, value = require_struct(schema, value, "field replacement")
-        kept = {
-            self._renames.get(member.name, member.name): member.read(value, default=self._default)
-            for member in schema.fields
-            if self._kept(member.name)
-        }
-        return self.write(record, self._schemas(schema), kept)
+        made, kept = self._schemas(schema), {}
+        for old, member in zip((m for m in schema.fields if self._kept(m.name)), made.fields, strict=True):
+            # A name that is the new one of a field that is not there, or not kept, means that field in Connect.
+            origin = schema.member(self._origins.get(member.name, old.name))
+            if origin is None:
+                raise TransformFault(f"{self._origins[member.name]} is not a valid field name")
+            kept[member.name] = found = origin.read(value, default=self._default)
+            if found is not None and origin.schema.type != member.schema.type:
+                raise TransformFault(
+                    f"Invalid Java object for schema with type {member.schema.java_type()}: class "
+                    f'{java_class(origin.schema, found)} for field: "{member.name}"'
+                )
+        return self.write(record, made, kept)
 
 
 class ValueToKey(Transform):
@@ -152,7 +173,7 @@ class ValueToKey(Transform):
     }
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self._names: tuple[str, ...] = options["fields"]
+        self._names = tuple(dict.fromkeys(options["fields"]))
         self._default: bool = options["replace.null.with.default"]
         self._schemas = SchemaCache(self._schema)
 
@@ -196,6 +217,8 @@ class InsertField(PartTransform):
             for what, kind in kinds
             if (spec := options[f"{what}.field"])
         ]
+        if empty := [what for what, field in self._fields if not field.name]:
+            raise OptionError(f"{empty[0]}.field", "must have a name before ! or ?")
         if not self._fields:
             raise OptionError("static.field", "is missing, and so are the other fields", "Set one of them")
         self._static: str | None = options["static.value"]
@@ -283,7 +306,7 @@ class SetSchemaMetadata(PartTransform):
     DOC = "sets name and version of a schema"
     OPTIONS: ClassVar[Mapping[str, Option]] = {
         "schema.name": Option(str, "the name"),
-        "schema.version": Option(int, "the version"),
+        "schema.version": Option(whole_number, "the version"),
         **NULL_DEFAULT,
     }
 
@@ -301,6 +324,8 @@ class SetSchemaMetadata(PartTransform):
             if value is not None:
                 raise TransformFault("Schema required for [updating schema metadata]")
             return record
-        if schema.type == "struct" and value is not None:
+        if schema.type != "struct":
+            raise TransformFault("Cannot list fields on non-struct type")
+        if value is not None:
             value = {member.name: member.read(value, default=self._default) for member in schema.fields}
         return self.write(record, self._schemas(schema), value)

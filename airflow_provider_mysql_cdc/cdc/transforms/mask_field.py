@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, ClassVar
 
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
@@ -14,10 +14,17 @@ from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     NESTED,
     RecordSchema,
     TransformFault,
+    java_class,
     require_struct,
 )
 from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, PartTransform
-from airflow_provider_mysql_cdc.cdc.transforms.value_text import decimal_bytes, float32, milliseconds_of
+from airflow_provider_mysql_cdc.cdc.transforms.value_text import (
+    NUMBER,
+    decimal_bytes,
+    float32,
+    milliseconds_of,
+    unscaled_of,
+)
 
 
 class MaskField(PartTransform):
@@ -51,7 +58,7 @@ class MaskField(PartTransform):
         if schema.name == DECIMAL:
             return _scaled(schema, Decimal(0))
         if schema.type in NESTED or schema.type == "bytes":
-            raise TransformFault(f"Cannot mask value of type: {schema.type}")
+            raise TransformFault(f"Cannot mask value of type: class {java_class(schema, value)}")
         if schema.type == "array":
             return []
         return type(value)()
@@ -62,26 +69,28 @@ def _replaced(schema: RecordSchema, value: Any, text: str) -> Any:
         return text
     is_date = isinstance(value, int) and milliseconds_of(schema, value) is not None
     if schema.name != DECIMAL and (is_date or schema.type not in (*INTEGER_BITS, "float", "double")):
-        raise TransformFault(f"Cannot mask value of type {schema.name or schema.type} with custom replacement.")
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        raise TransformFault(f"Unable to convert {text} to number") from None
+        found = java_class(schema, value)
+        raise TransformFault(f"Cannot mask value of type class {found} with custom replacement.")
+    if NUMBER.fullmatch(text) is None:
+        article = "" if schema.name == DECIMAL else "a "
+        raise TransformFault(f"Unable to convert {text} (class java.lang.String) to {article}number")
+    number = Decimal(text)
     if schema.name == DECIMAL:
         return _scaled(schema, number)
     if schema.type in INTEGER_BITS:
         bits = INTEGER_BITS[schema.type]
         return ((int(number) + (1 << bits - 1)) & ((1 << bits) - 1)) - (1 << bits - 1)
-    return float32(float(number)) if schema.type == "float" else float(number)
+    real = float(number) + 0.0  # a BigDecimal has no negative zero
+    return float32(real) if schema.type == "float" else real
 
 
 def _scaled(schema: RecordSchema, number: Decimal) -> bytes:
     """Return a Decimal's bytes; the converter takes one with the schema's scale alone."""
-    _, _, exponent = number.as_tuple()
+    unscaled, found = unscaled_of(number)
     scale = (schema.parameters or {}).get("scale", "0")
-    if str(-int(exponent)) != scale:
+    if str(found) != scale:
         raise TransformFault(
             f"Decimal value has mismatching scale for given Decimal schema. Schema has scale {scale}, value has scale "
-            f"{-int(exponent)}"
+            f"{found}."
         )
-    return decimal_bytes(int(number.scaleb(-int(exponent))))
+    return decimal_bytes(unscaled)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.model.expression import Expression, java_expression
 from airflow_provider_mysql_cdc.cdc.transforms.transform import Option
+
+_WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
 
 
 def required_text(text: str) -> str:
@@ -26,10 +29,9 @@ def flag(text: str) -> bool:
 
 def whole_number(text: str) -> int:
     """Return a whole number of 32 bits."""
-    try:
-        number = int(text.strip())
-    except ValueError:
-        raise ValueError("must be a whole number") from None
+    if _WHOLE_NUMBER.fullmatch(text.strip()) is None:
+        raise ValueError("must be a whole number")
+    number = int(text)
     if not -(2**31) <= number < 2**31:
         raise ValueError("must be a whole number of 32 bits")
     return number
@@ -56,7 +58,7 @@ def required_names(text: str) -> tuple[str, ...]:
 
 def pairs(text: str) -> tuple[tuple[str, str], ...]:
     """Return the entries of a list of ``one:other``."""
-    entries = [tuple(entry.split(":")) for entry in names(text)]
+    entries = [tuple(entry.rstrip(":").split(":")) for entry in names(text)]
     if any(len(entry) != 2 for entry in entries):
         raise ValueError("must be a list of pairs such as old:new")
     return tuple((entry[0], entry[1]) for entry in entries)
@@ -73,7 +75,7 @@ def one_of(*texts: str, any_case: bool = False) -> Callable[[str], str]:
     def parse(text: str) -> str:
         stripped = text.strip()
         for choice in texts:
-            if choice == (stripped.lower() if any_case else stripped):
+            if choice == stripped or (any_case and choice.lower() == stripped.lower()):
                 return choice
         raise ValueError(f"must be one of {', '.join(texts)}")
 

@@ -19,6 +19,24 @@ CONNECT_TIME = "org.apache.kafka.connect.data.Time"
 CONNECT_TIMESTAMP = "org.apache.kafka.connect.data.Timestamp"
 INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 NESTED = frozenset({"struct", "map"})
+_LOGICAL_CLASSES = {
+    DECIMAL: "java.math.BigDecimal",
+    **dict.fromkeys((CONNECT_DATE, CONNECT_TIME, CONNECT_TIMESTAMP), "java.util.Date"),
+}
+_CLASSES = {
+    "int8": "java.lang.Byte",
+    "int16": "java.lang.Short",
+    "int32": "java.lang.Integer",
+    "int64": "java.lang.Long",
+    "float": "java.lang.Float",
+    "double": "java.lang.Double",
+    "boolean": "java.lang.Boolean",
+    "string": "java.lang.String",
+    "bytes": "java.nio.HeapByteBuffer",
+    "array": "java.util.ArrayList",
+    "map": "java.util.HashMap",
+    "struct": "org.apache.kafka.connect.data.Struct",
+}
 
 
 class TransformFault(Exception):
@@ -78,6 +96,10 @@ class RecordSchema:
                 raise TransformFault(f"Cannot create field because of field name duplication {member.name}")
             names[member.name] = member
         object.__setattr__(self, "by_name", names)
+
+    def java_type(self) -> str:
+        """Return the type as Java's ``Schema.Type`` names it."""
+        return {"float": "FLOAT32", "double": "FLOAT64"}.get(self.type, self.type.upper())
 
     def member(self, name: str) -> SchemaField | None:
         """Return a field of a struct, or None."""
@@ -190,6 +212,21 @@ def require_struct(schema: RecordSchema | None, value: Any, purpose: str) -> tup
         TransformFault: It is none.
     """
     if schema is None or value is None or schema.type != "struct":
-        found = "null" if value is None else "no struct" if schema is None else schema.type
-        raise TransformFault(f"Only Struct objects supported for [{purpose}], found: {found}")
+        wanted = "Map objects supported in absence of schema" if schema is None else "Struct objects supported"
+        raise TransformFault(f"Only {wanted} for [{purpose}], found: {java_class(schema, value)}")
     return schema, value
+
+
+def java_class(schema: RecordSchema | None, value: Any) -> str:
+    """Return the name of the Java class that Debezium has for a value.
+
+    Args:
+        schema: Its schema.
+        value: The value.
+    """
+    if value is None:
+        return "null"
+    if schema is None:
+        return "java.util.HashMap"
+    known = _LOGICAL_CLASSES.get(schema.name or "") or _CLASSES[schema.type]
+    return "[B" if schema.type == "bytes" and schema.name and known.endswith("ByteBuffer") else known

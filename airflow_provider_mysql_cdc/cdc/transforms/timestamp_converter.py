@@ -80,9 +80,8 @@ class TimestampConverter(PartTransform):
 
     def _converted(self, schema: RecordSchema, value: Any) -> Any:
         if milliseconds_of(schema, 0) is None and schema.type not in ("string", "int64"):
-            raise TransformFault(
-                f"Schema {schema.name or schema.type} does not correspond to a known timestamp type format"
-            )
+            text = f"{schema.name}:{schema.java_type()}" if schema.name else schema.java_type()
+            raise TransformFault(f"Schema Schema{{{text}}} does not correspond to a known timestamp type format")
         return None if value is None else self._written(self._milliseconds(schema, value))
 
     def _milliseconds(self, schema: RecordSchema, value: Any) -> int:
@@ -91,7 +90,7 @@ class TimestampConverter(PartTransform):
                 if self._format is None:
                     raise ValueError(value)
                 return self._format.parse(value)
-            except (ValueError, OverflowError):
+            except ValueError:
                 pattern = None if self._format is None else self._format.pattern
                 raise TransformFault(
                     f"Could not parse timestamp: value ({value}) does not match pattern ({pattern})"
@@ -101,21 +100,25 @@ class TimestampConverter(PartTransform):
             return known
         number: int = value
         if self._precision == "seconds":
-            return number * _MS_PER_SECOND
+            return _saturated(number * _MS_PER_SECOND)
         return _truncated(number, _PER_MS[self._precision])
 
     def _written(self, ms: int) -> Any:
         if self._target == "string":
             assert self._format is not None
-            try:
-                return self._format.format(ms)
-            except OverflowError:
-                raise TransformFault(f"the time {ms} is not within the years 1 to 9999") from None
+            return self._format.format(ms)
         if self._target == "unix":
-            return _truncated(ms, _MS_PER_SECOND) if self._precision == "seconds" else ms * _PER_MS[self._precision]
-        return {"Date": ms // _DAY_MS, "Time": ms % _DAY_MS, "Timestamp": ms}[self._target]
+            if self._precision == "seconds":
+                return _truncated(ms, _MS_PER_SECOND)
+            return _saturated(ms * _PER_MS[self._precision])
+        return {"Date": (ms // _DAY_MS + 2**31) % 2**32 - 2**31, "Time": ms % _DAY_MS, "Timestamp": ms}[self._target]
 
 
 def _truncated(number: int, divisor: int) -> int:
     """Return a quotient rounded towards 0, as Java does."""
     return number // divisor if number >= 0 else -(-number // divisor)
+
+
+def _saturated(number: int) -> int:
+    """Return a number within 64 bits, as Java's ``TimeUnit`` does."""
+    return max(-(2**63), min(number, 2**63 - 1))

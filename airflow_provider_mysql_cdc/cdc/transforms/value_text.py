@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import struct
@@ -17,21 +16,14 @@ from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     CONNECT_TIME,
     CONNECT_TIMESTAMP,
     DECIMAL,
-    INTEGER_BITS,
-    STRING,
     RecordSchema,
 )
 
 _DAY_MS = 86_400_000
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+"""A number as ``BigDecimal`` reads it."""
 _TIME, _DATE = JavaDateFormat("HH:mm:ss.SSS'Z'"), JavaDateFormat("yyyy-MM-dd")
 _TIMESTAMP = JavaDateFormat("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
-_TIME_LITERALS = (
-    (CONNECT_DATE, "int32", _DATE, 10, _DAY_MS),
-    (CONNECT_TIME, "int32", _TIME, 13, 1),
-    (CONNECT_TIMESTAMP, "int64", _TIMESTAMP, 24, 1),
-)
-_DIGITS = re.compile(r"\d", re.ASCII)
 _FLOAT = struct.Struct("<f")
 
 
@@ -52,7 +44,19 @@ def decimal_of(schema: RecordSchema, unscaled: bytes) -> Decimal:
         unscaled: The bytes.
     """
     scale = int((schema.parameters or {}).get("scale", "0"))
-    return Decimal(int.from_bytes(unscaled, "big", signed=True)).scaleb(-scale)
+    sign, digits, _ = Decimal(int.from_bytes(unscaled, "big", signed=True)).as_tuple()
+    return Decimal((sign, digits, -scale))  # scaleb would round to 28 digits
+
+
+def unscaled_of(number: Decimal) -> tuple[int, int]:
+    """Return unscaled value and scale of a finite number, as ``BigDecimal`` has them.
+
+    Args:
+        number: The number.
+    """
+    sign, digits, exponent = number.as_tuple()
+    unscaled = int(Decimal((sign, digits, 0)))
+    return unscaled, -int(exponent)
 
 
 def decimal_bytes(unscaled: int) -> bytes:
@@ -130,67 +134,15 @@ def value_text(schema: RecordSchema | None, value: Any, *, embedded: bool = Fals
     if isinstance(value, list):
         items = None if schema is None else schema.items
         return f"[{','.join(value_text(items, item, embedded=True) for item in value)}]"
-    members: list[tuple[str, RecordSchema | None, Any]]
+    members: list[tuple[Any, RecordSchema | None, Any]]
     if schema is not None and kind == "struct":
         members = [(m.name, m.schema, m.read(value)) for m in schema.fields]
     else:
-        members = [(str(name), None if schema is None else schema.items, member) for name, member in value.items()]
-    return "{" + ",".join(f"{_quoted(n)}:{value_text(s, v, embedded=True)}" for n, s, v in members) + "}"
+        members = [(name, None if schema is None else schema.items, member) for name, member in value.items()]
+    texts = (f"{value_text(None, n, embedded=True)}:{value_text(s, v, embedded=True)}" for n, s, v in members)
+    return "{" + ",".join(texts) + "}"
 
 
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def parse_literal(text: str) -> tuple[RecordSchema, Any]:
-    """Return schema and value of a literal: a number in the smallest type, a boolean, or text.
-
-    Args:
-        text: The literal.
-
-    Raises:
-        ValueError: It is null, or an array or map.
-    """
-    stripped = text.strip()
-    if stripped == "null":
-        raise ValueError("null is no value of a header")
-    if stripped in ("true", "false"):
-        return RecordSchema("boolean"), stripped == "true"
-    if stripped.startswith(("[", "{")):
-        try:
-            json.loads(stripped)
-        except ValueError:
-            return STRING, text
-        raise ValueError("an array or map is not supported as a literal")
-    return _parse_number(stripped) or _parse_time(stripped) or (STRING, text)
-
-
-def _parse_time(text: str) -> tuple[RecordSchema, int] | None:
-    """Return schema and value of a date, time or timestamp in ISO 8601; None for other texts."""
-    for name, kind, form, length, unit in _TIME_LITERALS:
-        if len(text) == length and _DIGITS.sub("0", text) == _DIGITS.sub("0", form.format(0)):
-            try:
-                return RecordSchema(kind, name=name, version=1), form.parse(text) // unit
-            except ValueError:
-                return None
-    return None
-
-
-def _parse_number(text: str) -> tuple[RecordSchema, Any] | None:
-    if _NUMBER.fullmatch(text) is None:
-        return None
-    number = Decimal(text)
-    if number == number.to_integral_value() and abs(number) < 2**63:
-        whole = int(number)
-        for kind, bits in INTEGER_BITS.items():
-            if -(1 << bits - 1) <= whole < 1 << bits - 1:
-                return RecordSchema(kind), whole
-    if Decimal(float32(float(number))) == number:
-        return RecordSchema("float"), float(number)
-    if Decimal(float(number)) == number:
-        return RecordSchema("double"), float(number)
-    _, _, exponent = number.as_tuple()
-    scale = -int(exponent)
-    schema = RecordSchema("bytes", name=DECIMAL, version=1, parameters={"scale": str(scale)})
-    return schema, decimal_bytes(int(number.scaleb(scale)))

@@ -36,6 +36,9 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.model.topic_transforms import Rewrite, parse_replacement
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
+from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
+from airflow_provider_mysql_cdc.cdc.transforms.known_transforms import CONNECT
+from airflow_provider_mysql_cdc.cdc.transforms.record_schema import RecordSchema
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
 INSERT = "io.debezium.connector.mysql.transforms.ReadToInsertEvent"
@@ -416,3 +419,24 @@ def test_a_new_table_is_written_to_all_partitions_that_an_old_topic_has(monkeypa
         event: Any = None
         shares.append(routes_of(cfg, plan(), writer)._table_route(made, state, event).share)
     assert [share.partitions for share in shares if share.assigned] == [5]
+
+
+@for_each(
+    ("kind", "options", "applied"),
+    [
+        ("InsertField$Value", {"static.field": " f ", "static.value": " v "}, {"f": "v"}),
+        ("HoistField$Value", {"field": " f "}, {"f": {}}),
+        ("HoistField$Value", {"field": "f", "predicate": "p"}, {"f": {}}),
+    ],
+)
+def test_options_of_connect_lose_the_blanks_around_them(kind: str, options: dict[str, str], applied: Any) -> None:
+    given = steps(a={"type": f"org.apache.kafka.connect.transforms.{kind}", **options})
+    given |= {
+        "predicates": "p",
+        "predicates.p.type": f"{CONNECT}predicates.TopicNameMatches",
+        "predicates.p.pattern": " t ",
+    }
+    cfg = config(given)
+    assert cfg.chain is not None
+    out = cfg.chain.apply(ChainRecord("t", None, None, None, RecordSchema("struct"), {}))
+    assert out is not None and out.value == applied

@@ -160,7 +160,7 @@ PLACED = transforms(outbox={**OUTBOX, "table.fields.additional.placement": "id:p
 @for_each(
     ("given", "after", "what", "why"),
     [
-        (NOT_A_STRUCT, None, "the transform mask cannot take a record", "Only Struct objects"),
+        (NOT_A_STRUCT, None, "the transform mask cannot take a record", "Only Map objects"),
         (EXPANDED, row(1, body="[{}]"), "cannot be converted", "Invalid type for ARRAY"),
         (PLACED, row(3), "partition 3 of a topic that has 1", ""),
         (transforms(outbox=OUTBOX), row(1, at=-2), "timestamp -2, before 1970", ""),

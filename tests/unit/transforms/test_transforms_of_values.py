@@ -12,7 +12,9 @@ from kit.chain_records import event, made, record
 from airflow_provider_mysql_cdc.cdc.transforms.cast import cast_value
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader
 from airflow_provider_mysql_cdc.cdc.transforms.date_format import JavaDateFormat
-from airflow_provider_mysql_cdc.cdc.transforms.known_transforms import CONNECT, DEBEZIUM
+from airflow_provider_mysql_cdc.cdc.transforms.known_transforms import CONNECT, DEBEZIUM, TRANSFORMS, create_transform
+from airflow_provider_mysql_cdc.cdc.transforms.literals import parse_literal
+from airflow_provider_mysql_cdc.cdc.transforms.option_values import read_defaults
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     CONNECT_DATE,
     CONNECT_TIMESTAMP,
@@ -23,8 +25,8 @@ from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     TransformFault,
     struct_of,
 )
-from airflow_provider_mysql_cdc.cdc.transforms.transform import OptionError
-from airflow_provider_mysql_cdc.cdc.transforms.value_text import parse_literal, value_text
+from airflow_provider_mysql_cdc.cdc.transforms.transform import OptionError, Transform
+from airflow_provider_mysql_cdc.cdc.transforms.value_text import value_text
 
 pytestmark = pytest.mark.quick
 CENTS = RecordSchema("bytes", True, name=DECIMAL, version=1, parameters={"scale": "2"})
@@ -51,6 +53,7 @@ POINT = struct_of(("wkb", RecordSchema("bytes")), ("srid", OPTIONAL_INT32), opti
         (CENTS, b"\xff", "string", "-0.01"),
         (CENTS, b"\x04\xd2", "int32", 12),
         (CENTS, b"\x32", "boolean", False),
+        (CENTS, (10**40 + 1).to_bytes(17, "big"), "string", "1" + "0" * 37 + "0.01"),
         (RecordSchema("bytes"), b"\x01\x02", "string", "AQI="),
         (STRING, "-12", "int8", -12),
         (STRING, "1e2", "double", 100.0),
@@ -85,6 +88,11 @@ def test_what_cannot_be_cast_stops(schema: RecordSchema, value: Any, target: str
         ("''yyyy''", -62135596800000, "'0001'"),
         ("HH:mm:ss.SSS Z", -1, "23:59:59.999 +0000"),
         ("D, k:mm", 1709164800000, "60, 24:00"),
+        # Before 1582-10-15 Java's calendar is the Julian one.
+        ("yyyy-MM-dd EEE", -12219292800000, "1582-10-15 Fri"),
+        ("yyyy-MM-dd EEE", -12219292800001, "1582-10-04 Thu"),
+        ("yyyy-MM-dd D", -30610224000000, "0999-12-27 361"),
+        ("y-MM-dd HH:mm:ss.SSS", 2**63 - 1, "292278994-08-17 07:12:55.807"),
     ],
 )
 def test_times_are_written_as_simple_date_format_does(pattern: str, milliseconds: int, text: str) -> None:
@@ -100,6 +108,8 @@ def test_times_are_written_as_simple_date_format_does(pattern: str, milliseconds
         ("yyyy-MM-dd", "2024-14-01", 1738368000000),
         ("dd MMM yyyy HH:mm Z", "29 Feb 2024 14:34 +0200", 1709210040000),
         ("h:mm a", "12:01 AM", 60_000),
+        ("yyyy-MM-dd", "1000-01-01", -30609792000000),
+        ("yyyy-MM-dd", "12345-01-01", 327403382400000),
         ("yyyy-MM-dd", "29.02.2024", None),
         ("HH:mm", "x", None),
     ],
@@ -128,7 +138,26 @@ def test_patterns_that_are_not_supported_are_refused(pattern: str) -> None:
         ("12.5", "float", "12.5"),
         ("1.50", "float", "1.5"),
         ("1e3", "int16", "1000"),
-        ("0.1", "bytes", "0.1"),
+        ("0.1", "float", "0.1"),
+        ("1.10", "float", "1.1"),
+        (".5", "string", ".5"),
+        ("0.1234567890123456789", "float", "0.12345679"),
+        ("1e39", "double", "1.0E39"),
+        ("1e-400", "float", "0.0"),
+        ("9223372036854775808", "bytes", "9223372036854775808"),
+        ("123456789012345678901234567890", "bytes", "123456789012345678901234567890"),
+        ("1,2", "int8", "1"),
+        ("12:00", "int8", "12"),
+        ("", "string", ""),
+        ("[1, 300]", "array", "[1,300]"),
+        ("[1.5,2,null]", "array", "[1.5,2.0,null]"),
+        ('[1,"a"]', "array", '[1,"a"]'),
+        ("[1,]", "array", "[1]"),
+        ("[a]", "string", "[a]"),
+        ("[1,2", "string", "[1,2"),
+        ('{"a":[1,2],"b":null}', "map", '{"a":[1,2],"b":null}'),
+        ("{1:2}", "map", "{1:2}"),
+        ("{a:1}", "string", "{a:1}"),
         ("true", "boolean", "true"),
         ("prod", "string", "prod"),
         (" x ", "string", " x "),
@@ -164,6 +193,9 @@ def test_fields_are_masked(options: dict[str, str], value: Any, expected: Any) -
     transform = made(f"{CONNECT}MaskField$Value", fields="s,n,f", **options)
     made_of = transform.apply(record(schema, value))
     assert made_of is not None and made_of.value == expected and made_of.value_schema is schema
+    for wrong in ("x", "NaN", "1_0", "Infinity"):
+        with pytest.raises(TransformFault, match="Unable to convert"):
+            made(f"{CONNECT}MaskField$Value", fields="n", replacement=wrong).apply(record(schema, value | {"n": 1}))
     with pytest.raises(TransformFault, match="mismatching scale"):
         made(f"{CONNECT}MaskField$Value", fields="d").apply(record(schema, value))
 
@@ -255,3 +287,70 @@ def test_source_types_are_added_from_the_parameters_of_the_columns() -> None:
     )
     with pytest.raises(TransformFault, match="propagate"):
         made(f"{DEBEZIUM}ExtractSchemaToNewRecord").apply(event(struct_of(("n", STRING)), after={"n": "x"}))
+
+
+VALUE = "$Value"
+TOMB = record(None, None)
+NUMBERED = struct_of(("n", OPTIONAL_INT32), ("s", OPTIONAL_STRING))
+
+
+@for_each(
+    ("kind", "options", "before", "text"),
+    [
+        ("MaskField", {"fields": "n"}, TOMB,
+         "Only Map objects supported in absence of schema for [mask fields], found: null"),
+        ("HeaderFrom", {"fields": "n", "headers": "h", "operation": "move"}, record(OPTIONAL_INT32, 1),
+         "Only Struct objects supported for [header move], found: java.lang.Integer"),
+        ("Cast", {"spec": "int8"}, record(NUMBERED, {"n": 1}),
+         "Cast transformation does not support casting from STRUCT; "
+         "supported types are [INT8, INT16, INT32, INT64, FLOAT32, FLOAT64, BOOLEAN, STRING, BYTES]"),
+        ("Cast", {"spec": "int8"}, record(RecordSchema("bytes"), b"1"),
+         "Unexpected type in Cast transformation: class java.nio.HeapByteBuffer"),
+        ("Cast", {"spec": "int64"}, record(TIMESTAMP, 1),
+         "Invalid type for Timestamp, expected Date but was class java.lang.Long"),
+        ("Cast", {"spec": "string"}, record(RecordSchema("int32", default=1, name=CONNECT_DATE), 1),
+         "Invalid default value"),
+        ("Cast", {"spec": "s:int8"}, record(struct_of(("s", RecordSchema("string", default="d"))), {"s": "1"}),
+         "Value (d) was out of range for requested data type"),
+        ("MaskField", {"fields": "n", "replacement": "x"}, record(NUMBERED, {"n": 1}),
+         "Unable to convert x (class java.lang.String) to a number"),
+        ("TimestampConverter", {"field": "n", "target__type": "unix"}, record(NUMBERED, {"n": 1}),
+         "Schema Schema{INT32} does not correspond to a known timestamp type format"),
+        ("SetSchemaMetadata", {"schema__name": "x"}, record(OPTIONAL_INT32, 1),
+         "Cannot list fields on non-struct type"),
+        ("ReplaceField", {"renames": "gone:n"}, record(NUMBERED, {"n": 1}), "gone is not a valid field name"),
+        ("ReplaceField", {"renames": "s:n", "exclude": "s"}, record(NUMBERED, {"n": 1, "s": "x"}),
+         'Invalid Java object for schema with type INT32: class java.lang.String for field: "n"'),
+        ("ExtractField", {"field": "n.x", "field__syntax__version": "v2"}, record(NUMBERED, {"n": 1}),
+         "Cannot look up fields on non-struct type"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_errors_are_those_of_connect(kind: str, options: dict[str, str], before: ChainRecord, text: str) -> None:
+    given = ChainRecord("t", None, None, None, before.value_schema, before.value)
+    with pytest.raises(TransformFault) as raised:
+        made(f"{CONNECT}{kind}{VALUE}", **options).apply(given)
+    assert str(raised.value) == text
+
+
+@for_each(
+    ("precision", "target", "value", "expected"),
+    [
+        ("seconds", "Timestamp", 2**62, 2**63 - 1),
+        ("nanoseconds", "unix", -(2**63), -9223372036854000000),
+        ("milliseconds", "Date", 2**63 - 1, -622191233),
+        ("microseconds", "string", 2**63 - 1, "294247-01-10"),
+    ],
+)
+def test_times_beyond_the_range_of_a_type_are_those_of_java(
+    precision: str, target: str, value: int, expected: Any
+) -> None:
+    options = {"field": "t", "target__type": target, "unix__precision": precision, "format": "yyyy-MM-dd"}
+    schema = struct_of(("t", RecordSchema("int64")))
+    out = made(f"{CONNECT}TimestampConverter{VALUE}", **options).apply(record(schema, {"t": value}))
+    assert out is not None and out.value["t"] == expected
+
+
+def test_a_key_of_the_same_field_twice_has_it_once() -> None:
+    out = made(f"{CONNECT}ValueToKey", fields="n,n").apply(record(NUMBERED, {"n": 1, "s": None}))
+    assert out is not None and out.key == {"n": 1}
