@@ -248,7 +248,7 @@ class ChainWriter:
             return self._chain.apply(record)
         except StepFault as fault:
             raise TransformError(
-                f"the transform {fault.step} cannot take a record",
+                f"the transform {fault.step} cannot take a record" + (f": {fault.hint}" if fault.hint else ""),
                 where=f"{self._where()}, {F.TRANSFORMS.name}.{fault.step}",
                 why=fault.why,
                 remedy=f"{_PART_REMEDY}; Kafka Connect would stop here too",

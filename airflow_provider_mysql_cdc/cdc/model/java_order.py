@@ -44,7 +44,7 @@ def _bucket_order(keys: list[str], capacity: int) -> list[str]:
     return sorted(keys, key=lambda t: spread_hashes[t] & capacity - 1)
 
 
-def hash_map_order(copied: Iterable[str], added: Iterable[str]) -> list[str]:
+def hash_map_order(copied: Iterable[str], added: Iterable[str], room: int = _INITIAL_CAPACITY) -> list[str]:
     """Return keys in the order of a ``java.util.HashMap`` that was made of another map and then added to.
 
     Such a map has room for as many keys as it copies and doubles when it is three quarters full.
@@ -52,12 +52,11 @@ def hash_map_order(copied: Iterable[str], added: Iterable[str]) -> list[str]:
     Args:
         copied: Keys of the map that it was made of.
         added: Keys put into it afterwards.
+        room: What it has room for where it copies nothing.
     """
     first = list(dict.fromkeys(copied))
     keys = list(dict.fromkeys([*first, *added]))
-    capacity = _INITIAL_CAPACITY
-    if first:
-        capacity = 1
-        while capacity < int(len(first) / 0.75 + 1):
-            capacity *= 2
+    capacity = 1
+    while capacity < (int(len(first) / 0.75 + 1) if first else room):
+        capacity *= 2
     return _bucket_order(keys, capacity)

@@ -23,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     java_class,
     require_struct,
 )
+from airflow_provider_mysql_cdc.cdc.transforms.schemaless import inferred, java_map, require_map
 from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, PartTransform, SchemaCache
 from airflow_provider_mysql_cdc.cdc.transforms.value_text import (
     date_text,
@@ -97,12 +98,20 @@ class Cast(PartTransform):
                 kind = name.rpartition(".")[2]
                 raise TransformFault(f"Invalid type for {kind}, expected {expected} but was class {found}")
             return self.write(record, made, cast)
+        if (plain := require_map(schema, value, "cast types")) is not None:
+            if self._whole is not None:
+                raise TransformFault(f"Cast transformation does not support casting from MAP; {_SUPPORTED}")
+            cast = {name: self._plain(plain.get(name), target) for name, target in self._casts.items()}
+            return self.write(record, None, java_map(plain, cast))
         schema, value = require_struct(schema, value, "cast types")
         made, updated = self._schemas(schema), {}
         for member in schema.fields:
             found, target = member.read(value, default=self._default), self._casts.get(member.name)
             updated[member.name] = found if target is None else cast_value(member.schema, found, target)
         return self.write(record, made, updated)
+
+    def _plain(self, value: Any, target: str) -> Any:
+        return None if value is None else cast_value(inferred(value), value, target)
 
 
 def _cast_schema(schema: RecordSchema, target: str, *, named: bool = False) -> RecordSchema:

@@ -35,9 +35,9 @@ class StepFault(Exception):
         fault: Why.
     """
 
-    def __init__(self, step: str, fault: Exception) -> None:
+    def __init__(self, step: str, fault: TransformFault) -> None:
         super().__init__(str(fault))
-        self.step, self.why = step, str(fault)
+        self.step, self.why, self.hint = step, str(fault), fault.hint
 
 
 @dataclass(frozen=True, slots=True)

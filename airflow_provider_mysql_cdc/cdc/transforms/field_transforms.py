@@ -28,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     require_struct,
     struct_of,
 )
+from airflow_provider_mysql_cdc.cdc.transforms.schemaless import java_map, java_map_of, require_map
 from airflow_provider_mysql_cdc.cdc.transforms.transform import (
     Option,
     OptionError,
@@ -56,9 +57,12 @@ class ExtractField(PartTransform):
         """Apply the transform; see ``Transform``."""
         schema, value = self.read(record)
         if schema is None:
-            if value is not None:
-                require_struct(schema, value, "field extraction")
-            return record
+            for name in self._path if value is not None else ():
+                plain = require_map(schema, value, "field extraction")
+                value = None if plain is None else plain.get(name)
+                if value is None:
+                    break
+            return self.write(record, None, value)
         if value is not None:
             require_struct(schema, value, "field extraction")
         for name in self._path:
@@ -147,6 +151,9 @@ class ReplaceField(PartTransform):
         schema, value = self.read(record)
         if value is None:
             return record
+        if (plain := require_map(schema, value, "field replacement")) is not None:
+            left = {self._renames.get(n, n): v for n, v in plain.items() if self._kept(n)}
+            return self.write(record, None, java_map_of(left, len(plain)))
         schema, value = require_struct(schema, value, "field replacement")
         made, kept = self._schemas(schema), {}
         for old, member in zip((m for m in schema.fields if self._kept(m.name)), made.fields, strict=True):
@@ -185,7 +192,11 @@ class ValueToKey(Transform):
 
     def apply(self, record: ChainRecord) -> ChainRecord:
         """Apply the transform; see ``Transform``."""
-        schema, value = require_struct(record.value_schema, record.value, "copying fields from value to key")
+        purpose = "copying fields from value to key"
+        if (plain := require_map(record.value_schema, record.value, purpose)) is not None:
+            key = {name: plain.get(name) for name in self._names}
+            return record.set_key(None, java_map_of(key, len(key)))
+        schema, value = require_struct(record.value_schema, record.value, purpose)
         key_schema = self._schemas(schema)
         return record.set_key(
             key_schema, {name: schema.by_name[name].read(value, default=self._default) for name in self._names}
@@ -230,13 +241,16 @@ class InsertField(PartTransform):
         schema, value = self.read(record)
         if value is None:
             return record
-        schema, value = require_struct(schema, value, "field insertion")
         inserted = {
             "topic": record.topic,
             "partition": record.partition,
             "timestamp": record.timestamp,
             "static": self._static,
         }
+        if (plain := require_map(schema, value, "field insertion")) is not None:
+            added = {f.name: inserted[what] for what, f in self._fields if inserted[what] is not None}
+            return self.write(record, None, java_map(plain, added))
+        schema, value = require_struct(schema, value, "field insertion")
         updated = {member.name: member.read(value, default=self._default) for member in schema.fields}
         updated |= {field.name: inserted[what] for what, field in self._fields}
         return self.write(record, self._schemas(schema), updated)
@@ -286,10 +300,19 @@ class Flatten(PartTransform):
         schema, value = self.read(record)
         if value is None:
             return record
+        if (plain := require_map(schema, value, "flattening")) is not None:
+            return self.write(record, None, self._flat_map(plain, ""))
         schema, value = require_struct(schema, value, "flattening")
         flat: dict[str, Any] = {}
         self._fill(schema, value, "", flat)
         return self.write(record, self._schemas(schema), flat)
+
+    def _flat_map(self, members: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+        flat: dict[str, Any] = {}
+        for member, found in members.items():
+            name = self._name(prefix, member)
+            flat |= self._flat_map(found, name) if isinstance(found, dict) else {name: found}
+        return flat
 
     def _fill(self, schema: RecordSchema, value: Mapping[str, Any], prefix: str, flat: dict[str, Any]) -> None:
         for member in schema.fields:

@@ -9,12 +9,18 @@ from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader, 
 from airflow_provider_mysql_cdc.cdc.transforms.literals import parse_literal
 from airflow_provider_mysql_cdc.cdc.transforms.option_values import NULL_DEFAULT, one_of, required_names, required_text
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import RecordSchema, TransformFault, require_struct
+from airflow_provider_mysql_cdc.cdc.transforms.schemaless import java_map, require_map
 from airflow_provider_mysql_cdc.cdc.transforms.transform import (
     Option,
     OptionError,
     PartTransform,
     SchemaCache,
     Transform,
+)
+
+_NO_FIELD = (
+    'Cannot invoke "org.apache.kafka.connect.data.Field.schema()" because the return value of '
+    '"org.apache.kafka.connect.data.Schema.field(String)" is null'
 )
 
 
@@ -77,11 +83,16 @@ class HeaderFrom(PartTransform):
     def apply(self, record: ChainRecord) -> ChainRecord:
         """Apply the transform; see ``Transform``."""
         what = "move" if self._moves else "copy"
-        schema, value = require_struct(*self.read(record), f"header {what}")
+        schema, value = self.read(record)
+        if (plain := require_map(schema, value, f"header {what}")) is not None:
+            record.headers += [ChainHeader(header, None, plain.get(name)) for name, header in self._fields]
+            moved = {name for name, _ in self._fields} if self._moves else ()
+            return self.write(record, None, {n: v for n, v in java_map(plain, {}).items() if n not in moved})
+        schema, value = require_struct(schema, value, f"header {what}")
         for name, header in self._fields:
             member = schema.member(name)
             if member is None:
-                raise TransformFault(f"there is no field {name} to {what} to the header {header}")
+                raise TransformFault(_NO_FIELD, f"there is no field {name}")
             record.headers.append(ChainHeader(header, member.schema, member.read(value, default=self._default)))
         if self._moves:
             kept = self._without(schema)

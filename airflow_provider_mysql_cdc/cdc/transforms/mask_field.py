@@ -11,12 +11,12 @@ from airflow_provider_mysql_cdc.cdc.transforms.option_values import NULL_DEFAULT
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     DECIMAL,
     INTEGER_BITS,
-    NESTED,
     RecordSchema,
     TransformFault,
     java_class,
     require_struct,
 )
+from airflow_provider_mysql_cdc.cdc.transforms.schemaless import inferred, java_map, require_map
 from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, PartTransform
 from airflow_provider_mysql_cdc.cdc.transforms.value_text import (
     NUMBER,
@@ -44,12 +44,17 @@ class MaskField(PartTransform):
 
     def apply(self, record: ChainRecord) -> ChainRecord:
         """Apply the transform; see ``Transform``."""
-        schema, value = require_struct(*self.read(record), "mask fields")
+        schema, value = self.read(record)
+        if (plain := require_map(schema, value, "mask fields")) is not None:
+            found = {name: plain.get(name) for name in self._names}
+            masked = {n: None if v is None else self._masked(inferred(v), v) for n, v in found.items()}
+            return self.write(record, None, java_map(plain, masked))
+        schema, value = require_struct(schema, value, "mask fields")
         updated = {}
         for member in schema.fields:
             found = member.read(value, default=self._default)
-            masked = found is not None and member.name in self._names
-            updated[member.name] = self._masked(member.schema, found) if masked else found
+            is_masked = found is not None and member.name in self._names
+            updated[member.name] = self._masked(member.schema, found) if is_masked else found
         return self.write(record, schema, updated)
 
     def _masked(self, schema: RecordSchema, value: Any) -> Any:
@@ -57,7 +62,7 @@ class MaskField(PartTransform):
             return _replaced(schema, value, self._replacement)
         if schema.name == DECIMAL:
             return _scaled(schema, Decimal(0))
-        if schema.type in NESTED or schema.type == "bytes":
+        if schema.type in ("struct", "bytes"):
             raise TransformFault(f"Cannot mask value of type: class {java_class(schema, value)}")
         if schema.type == "array":
             return []

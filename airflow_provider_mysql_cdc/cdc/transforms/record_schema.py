@@ -40,7 +40,16 @@ _CLASSES = {
 
 
 class TransformFault(Exception):
-    """A transform or a converter cannot take a record, as Connect's would not; the text is that of Connect."""
+    """A transform or a converter cannot take a record, as Connect's would not.
+
+    Args:
+        text: Connect's own text.
+        hint: What that does not say.
+    """
+
+    def __init__(self, text: str, hint: str = "") -> None:
+        super().__init__(text)
+        self.hint = hint
 
 
 class SchemaField(NamedTuple):

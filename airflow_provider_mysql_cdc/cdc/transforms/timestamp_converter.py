@@ -15,13 +15,16 @@ from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     RecordSchema,
     SchemaField,
     TransformFault,
+    java_class,
     require_struct,
 )
+from airflow_provider_mysql_cdc.cdc.transforms.schemaless import inferred, java_map, require_map
 from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, OptionError, PartTransform, SchemaCache
 from airflow_provider_mysql_cdc.cdc.transforms.value_text import milliseconds_of
 
 _DAY_MS, _MS_PER_SECOND = 86_400_000, 1_000
 _PER_MS = {"milliseconds": 1, "microseconds": 1_000, "nanoseconds": 1_000_000}
+_NO_FORMAT = 'Cannot invoke "java.text.SimpleDateFormat.parse(String)" because "config.format" is null'
 _TARGETS = {
     "string": ("string", None),
     "unix": ("int64", None),
@@ -66,8 +69,14 @@ class TimestampConverter(PartTransform):
     def apply(self, record: ChainRecord) -> ChainRecord:
         """Apply the transform; see ``Transform``."""
         schema, value = self.read(record)
-        if schema is None:
+        if schema is None and value is None:
             return record
+        if schema is None and not self._field:
+            return self.write(record, None, self._plain(value))
+        if (plain := require_map(schema, value, "converting timestamp formats")) is not None:
+            converted = {self._field: self._plain(plain.get(self._field))}
+            return self.write(record, None, java_map(plain, converted))
+        assert schema is not None
         if not self._field:
             return self.write(record, self._typed(schema), self._converted(schema, value))
         if value is None:
@@ -77,6 +86,16 @@ class TimestampConverter(PartTransform):
         if (member := schema.member(self._field)) is not None:
             updated[self._field] = self._converted(member.schema, updated[self._field])
         return self.write(record, self._schemas(schema), updated)
+
+    def _plain(self, value: Any) -> Any:
+        """Return a value without a schema in the other form."""
+        if value is None:
+            return None
+        schema = inferred(value)
+        if schema.type not in ("string", "int64"):
+            found = java_class(schema, value)
+            raise TransformFault(f"TimestampConverter does not support class {found} objects as timestamps")
+        return self._converted(schema, value)
 
     def _converted(self, schema: RecordSchema, value: Any) -> Any:
         if milliseconds_of(schema, 0) is None and schema.type not in ("string", "int64"):
@@ -88,10 +107,11 @@ class TimestampConverter(PartTransform):
         if schema.type == "string":
             try:
                 if self._format is None:
-                    raise ValueError(value)
+                    raise TransformFault(_NO_FORMAT, "format is missing; texts need it")
                 return self._format.parse(value)
             except ValueError:
-                pattern = None if self._format is None else self._format.pattern
+                assert self._format is not None
+                pattern = self._format.pattern
                 raise TransformFault(
                     f"Could not parse timestamp: value ({value}) does not match pattern ({pattern})"
                 ) from None

@@ -168,7 +168,7 @@ def test_patterns_that_are_not_supported_are_refused(pattern: str) -> None:
 )
 def test_literals_of_headers_get_the_type_that_connect_finds(text: str, kind: str, again: str) -> None:
     schema, value = parse_literal(text)
-    assert (schema.type, value_text(schema, value)) == (kind, again)
+    assert schema is not None and (schema.type, value_text(schema, value)) == (kind, again)
 
 
 def test_structs_in_headers_are_like_json() -> None:
@@ -299,6 +299,16 @@ NUMBERED = struct_of(("n", OPTIONAL_INT32), ("s", OPTIONAL_STRING))
     [
         ("MaskField", {"fields": "n"}, TOMB,
          "Only Map objects supported in absence of schema for [mask fields], found: null"),
+        ("HeaderFrom", {"fields": "x", "headers": "h", "operation": "move"}, record(NUMBERED, {"n": 1}),
+         'Cannot invoke "org.apache.kafka.connect.data.Field.schema()" because the return value of '
+         '"org.apache.kafka.connect.data.Schema.field(String)" is null'),
+        ("TimestampConverter", {"field": "s", "target__type": "unix"}, record(NUMBERED, {"s": "1"}),
+         'Cannot invoke "java.text.SimpleDateFormat.parse(String)" because "config.format" is null'),
+        ("Cast", {"spec": "string"}, record(None, {"m": None}),
+         "Cast transformation does not support casting from MAP; "
+         "supported types are [INT8, INT16, INT32, INT64, FLOAT32, FLOAT64, BOOLEAN, STRING, BYTES]"),
+        ("TimestampConverter", {"target__type": "unix"}, record(None, {"m": None}),
+         "TimestampConverter does not support class java.util.HashMap objects as timestamps"),
         ("HeaderFrom", {"fields": "n", "headers": "h", "operation": "move"}, record(OPTIONAL_INT32, 1),
          "Only Struct objects supported for [header move], found: java.lang.Integer"),
         ("Cast", {"spec": "int8"}, record(NUMBERED, {"n": 1}),
@@ -354,3 +364,35 @@ def test_times_beyond_the_range_of_a_type_are_those_of_java(
 def test_a_key_of_the_same_field_twice_has_it_once() -> None:
     out = made(f"{CONNECT}ValueToKey", fields="n,n").apply(record(NUMBERED, {"n": 1, "s": None}))
     assert out is not None and out.key == {"n": 1}
+
+
+@for_each(
+    ("kind", "options", "members"),
+    [
+        ("InsertField", {"static__field": "s", "static__value": "v", "topic__field": "t"},
+         {"t": "t", "m": {"n": "1"}, "s": "v"}),
+        ("InsertField", {"partition__field": "p", "static__field": "s", "static__value": "v"},
+         {"m": {"n": "1"}, "s": "v"}),
+        ("Cast", {"spec": "x:int8"}, {"x": None, "m": {"n": "1"}}),
+        ("ExtractField", {"field": "m"}, {"n": "1"}),
+        ("ExtractField", {"field": "m.n", "field__syntax__version": "V2"}, "1"),
+        ("ExtractField", {"field": "x"}, None),
+        ("Flatten", {}, {"m.n": "1"}),
+        ("HeaderFrom", {"fields": "m,x", "headers": "h,g", "operation": "move"}, {}),
+        ("MaskField", {"fields": "m"}, {"m": {}}),
+        ("ReplaceField", {"exclude": "m"}, {}),
+        ("ReplaceField", {"renames": "m:r"}, {"r": {"n": "1"}}),
+        ("TimestampConverter", {"field": "x", "target__type": "unix"}, {"x": None, "m": {"n": "1"}}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_maps_without_a_schema_stay_maps(kind: str, options: dict[str, str], members: Any) -> None:
+    """HoistField makes them of tombstones, and of keys that are null."""
+    out = made(f"{CONNECT}{kind}{VALUE}", **options).apply(record(None, {"m": {"n": "1"}}))
+    assert out is not None and out.value_schema is None and out.value == members
+    assert not isinstance(members, dict) or list(out.value) == list(members)
+
+
+def test_a_key_of_a_map_has_no_schema() -> None:
+    out = made(f"{CONNECT}ValueToKey", fields="m,x").apply(record(None, {"m": "1"}))
+    assert out is not None and (out.key_schema, out.key) == (None, {"x": None, "m": "1"})
