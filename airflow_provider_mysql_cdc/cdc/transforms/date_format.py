@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 _EPOCH = 2440588
 """The Julian day number of 1970-01-01."""
 _CUTOVER = -141427
 """1582-10-15, in days since 1970."""
-_TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+", re.DOTALL)
-_LETTERS = frozenset("yMdHhkKmsSEaDuzZX")
+_TOKEN = re.compile(r"''|'((?:[^']|'')+)'|([A-Za-z])\2*|[^A-Za-z']+", re.DOTALL)
+_ISO_ZONES = tuple(
+    re.compile(f"Z|{digits}", re.ASCII) for digits in (r"([+-])(\d\d)", r"([+-])(\d\d)(\d\d)", r"([+-])(\d\d):(\d\d)")
+)
+_ZONE = re.compile(r"GMT([+-])(\d{1,2}):(\d\d)|GMT(?![+-])|UTC|([+-])(\d\d)(\d\d)", re.ASCII)
+_LETTERS = frozenset("yMLdHhkKmsSEaDuzZX")
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
@@ -39,9 +43,11 @@ class JavaDateFormat:
             at = match.end()
             if match[2] is None:
                 quoted = match[1]
-                self._parts.append(("", match[0] if quoted is None else quoted.replace("''", "'") or "'"))
+                self._parts.append(("", (match[0] if quoted is None else quoted).replace("''", "'")))
+            elif match[0].startswith("XXXX"):
+                raise ValueError("has more than three X")
             elif match[2] in _LETTERS:
-                self._parts.append((match[2], match[0]))
+                self._parts.append(("M" if match[2] == "L" else match[2], match[0]))
             else:
                 raise ValueError(f"has the letter {match[2]}; there is {''.join(sorted(_LETTERS))}")
 
@@ -79,6 +85,8 @@ class JavaDateFormat:
                 continue
             follows = self._parts[index + 1][0] if index + 1 < len(self._parts) else ""
             at = _read(letter, token, text, at, found, adjacent=bool(follows) and follows not in "EazZX")
+        if found.keys() & {"E", "u"} and not found.keys() & {"d", "D"}:
+            raise ValueError(text)  # Java takes a day of the first week then
         return _milliseconds(found)
 
 
@@ -155,15 +163,14 @@ def _read(letter: str, token: str, text: str, at: int, found: dict[str, int], *,
     if letter == "a":
         return _read_name(("AM", "PM"), "a", text, at, found)
     if letter in "zZX":
-        return _read_zone(text, at, found)
+        return _read_zone(letter, len(token), text, at, found)
     limit = len(token) if adjacent else 20
     match = re.compile(rf"\s*-?\d{{1,{limit}}}").match(text, at)
     if match is None:
         raise ValueError(text)
     number = int(match[0])
     if letter == "y" and len(token) <= 2 and len(match[0].strip()) == 2:
-        century = datetime.now().year // 100 * 100
-        number += century if number + century <= datetime.now().year + 20 else century - 100
+        found["yy"] = 1
     found[letter] = number
     return match.end()
 
@@ -177,24 +184,40 @@ def _read_name(known: tuple[str, ...], letter: str, text: str, at: int, found: d
     raise ValueError(text)
 
 
-def _read_zone(text: str, at: int, found: dict[str, int]) -> int:
-    match = re.compile(r"(?:GMT|UTC|Z)?(?:([+-])(\d{2}):?(\d{2})?)?").match(text, at)
-    if match is None or not match[0]:
+def _read_zone(letter: str, width: int, text: str, at: int, found: dict[str, int]) -> int:
+    form = _ISO_ZONES[width - 1] if letter == "X" else _ZONE
+    match = form.match(text, at)
+    if match is None:
         raise ValueError(text)
-    minutes = int(match[2] or 0) * 60 + int(match[3] or 0)
-    found["Z"] = -minutes if match[1] == "-" else minutes
+    sign, hours, minutes = (*filter(None, match.groups()), "", "", "")[:3]
+    offset = int(hours or 0) * 60 + int(minutes or 0)
+    found["Z"] = -offset if sign == "-" else offset
     return match.end()
 
 
 def _milliseconds(found: dict[str, int]) -> int:
+    """Return the time of read fields; two digits of a year are one of the hundred that began 80 years ago."""
+    if "yy" not in found:
+        return _lenient(found)
+    now = datetime.now(UTC)
+    first = now.year - 80
+    year = first - first % 100 + found["y"]
+    year += 100 if year < first else 0
+    time = _lenient({**found, "y": year})
+    start = _days(first, now.month, now.day) * _MS_PER_DAY + (now.hour * 60 + now.minute) * 60_000
+    return _lenient({**found, "y": year + 100}) if year == first and time < start else time
+
+
+def _lenient(found: dict[str, int]) -> int:
     """Return the time of read fields, which may be out of range, as a lenient calendar has it."""
     months = found.get("M", 1) - 1
     year = found.get("y", 1970) + months // 12
     days = _days(year, months % 12 + 1, 1) + found.get("d", 1) - 1
     if "D" in found:
         days = _days(year, 1, 1) + found["D"] - 1
-    hours = found.get("H", found.get("k", 0) % 24)
+    hours = found.get("H", 0 if found.get("k") == 24 else found.get("k", 0))
     if "K" in found or "h" in found:
-        hours = found.get("K", found.get("h", 12) % 12) + (12 if found.get("a") == 2 else 0)
+        half = 0 if found.get("h") == 12 else found.get("h", 0)
+        hours = found.get("K", half) + (12 if found.get("a") == 2 else 0)
     seconds = (hours * 60 + found.get("m", 0) - found.get("Z", 0)) * 60 + found.get("s", 0)
     return days * _MS_PER_DAY + seconds * 1000 + found.get("S", 0)
