@@ -270,7 +270,7 @@ def write_text(
     """
     if value is None:
         return None
-    if schema is not None and schema.type in ("struct", "array", "map"):
+    if isinstance(value, (dict, list)):
         return _java_struct(schema, value).encode()
     return _java_text(schema, value).encode()
 
@@ -287,6 +287,8 @@ def _java_struct(schema: RecordSchema | None, value: Any) -> str:
     if schema is not None and schema.type == "struct" and value is not None:
         members = ((m.name, m.schema, value.get(m.name)) for m in schema.fields)
         return f"Struct{{{','.join(f'{n}={_java_struct(s, v)}' for n, s, v in members if v is not None)}}}"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name}={_java_struct(None, member)}' for name, member in value.items())}}}"
     if isinstance(value, list):
         items = None if schema is None else schema.items
         return f"[{', '.join(_java_struct(items, item) for item in value)}]"

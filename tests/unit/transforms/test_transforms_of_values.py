@@ -10,6 +10,7 @@ import pytest
 from kit.cases import for_each
 from kit.chain_records import event, made, record
 
+from airflow_provider_mysql_cdc.cdc.formats.chain_converter import write_text
 from airflow_provider_mysql_cdc.cdc.transforms.cast import cast_value
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader
 from airflow_provider_mysql_cdc.cdc.transforms.date_format import JavaDateFormat
@@ -405,6 +406,20 @@ def test_maps_without_a_schema_stay_maps(kind: str, options: dict[str, str], mem
     out = made(f"{CONNECT}{kind}{VALUE}", **options).apply(record(None, {"m": {"n": "1"}}))
     assert out is not None and out.value_schema is None and out.value == members
     assert not isinstance(members, dict) or list(out.value) == list(members)
+
+
+@for_each(
+    ("schema", "value", "text"),
+    [
+        (None, {"w": None, "t": "x"}, "{w=null, t=x}"),
+        (TIMESTAMP, 1709210096789, "Thu Feb 29 12:34:56 UTC 2024"),
+        (struct_of(("d", DATE), ("a", RecordSchema("array", items=CENTS))), {"d": -1, "a": [b"\x01", None]},
+         "Struct{d=Wed Dec 31 00:00:00 UTC 1969,a=[0.01, null]}"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_texts_of_values_are_those_of_java(schema: RecordSchema | None, value: Any, text: str) -> None:
+    assert write_text("t", schema, value) == text.encode()
 
 
 def test_a_key_of_a_map_has_no_schema() -> None:
