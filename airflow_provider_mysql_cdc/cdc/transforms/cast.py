@@ -42,7 +42,7 @@ _TARGETS = {
 _LOGICAL_VALUES = {DECIMAL: "BigDecimal", **dict.fromkeys((CONNECT_DATE, CONNECT_TIME, CONNECT_TIMESTAMP), "Date")}
 """What converters expect of values with these names; a cast value keeps the name and is something else."""
 _SUPPORTED = "supported types are [INT8, INT16, INT32, INT64, FLOAT32, FLOAT64, BOOLEAN, STRING, BYTES]"
-_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d+")  # digits of any script, as Java's
 _REAL = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:NaN|Infinity))[fFdD]?\s*", re.ASCII)
 
 

@@ -58,6 +58,7 @@ POINT = struct_of(("wkb", RecordSchema("bytes")), ("srid", OPTIONAL_INT32), opti
         (CENTS, (10**40 + 1).to_bytes(17, "big"), "string", "1" + "0" * 37 + "0.01"),
         (RecordSchema("bytes"), b"\x01\x02", "string", "AQI="),
         (STRING, "-12", "int8", -12),
+        (STRING, "\u0663", "int8", 3),
         (STRING, "1e2", "double", 100.0),
         (STRING, "TRUE", "boolean", True),
         (STRING, "yes", "boolean", False),
