@@ -12,20 +12,20 @@ from kit.chain_records import event, made, record
 from airflow_provider_mysql_cdc.cdc.formats.chain_converter import write_text
 from airflow_provider_mysql_cdc.cdc.transforms.cast import cast_value
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader, ChainRecord
-from airflow_provider_mysql_cdc.cdc.transforms.known_transforms import CONNECT, DEBEZIUM, TRANSFORMS, create_transform
+from airflow_provider_mysql_cdc.cdc.transforms.known_transforms import CONNECT, DEBEZIUM
 from airflow_provider_mysql_cdc.cdc.transforms.literals import parse_literal
-from airflow_provider_mysql_cdc.cdc.transforms.option_values import read_defaults
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     CONNECT_DATE,
     CONNECT_TIMESTAMP,
     DECIMAL,
     OPTIONAL_INT32,
+    OPTIONAL_STRING,
     STRING,
     RecordSchema,
     TransformFault,
     struct_of,
 )
-from airflow_provider_mysql_cdc.cdc.transforms.transform import OptionError, Transform
+from airflow_provider_mysql_cdc.cdc.transforms.transform import OptionError
 from airflow_provider_mysql_cdc.cdc.transforms.value_text import value_text
 
 pytestmark = pytest.mark.quick
