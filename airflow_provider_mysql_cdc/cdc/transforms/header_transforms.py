@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader, ChainRecord
-from airflow_provider_mysql_cdc.cdc.transforms.literals import parse_literal
+from airflow_provider_mysql_cdc.cdc.transforms.header_literals import parse_literal
 from airflow_provider_mysql_cdc.cdc.transforms.option_values import NULL_DEFAULT, one_of, required_names, required_text
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import RecordSchema, TransformFault, require_struct
 from airflow_provider_mysql_cdc.cdc.transforms.schemaless import java_map, require_map

@@ -12,8 +12,8 @@ from kit.chain_records import event, made, record
 from airflow_provider_mysql_cdc.cdc.formats.chain_converter import write_text
 from airflow_provider_mysql_cdc.cdc.transforms.cast import cast_value
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader, ChainRecord
+from airflow_provider_mysql_cdc.cdc.transforms.header_literals import parse_literal
 from airflow_provider_mysql_cdc.cdc.transforms.known_transforms import CONNECT, DEBEZIUM
-from airflow_provider_mysql_cdc.cdc.transforms.literals import parse_literal
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     CONNECT_DATE,
     CONNECT_TIMESTAMP,
