@@ -23,11 +23,13 @@ from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader
 from airflow_provider_mysql_cdc.cdc.transforms.date_format import JavaDateFormat
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
+    DECIMAL,
     INTEGER_BITS,
     STRING,
     RecordSchema,
     SchemaField,
     TransformFault,
+    java_class,
     parse_schema,
 )
 from airflow_provider_mysql_cdc.cdc.transforms.value_text import milliseconds_of, value_text
@@ -306,9 +308,11 @@ def write_binary(
     Raises:
         TransformFault: It is no bytes.
     """
-    if value is None or isinstance(value, bytes):
+    if value is None or (isinstance(value, bytes) and (schema is None or schema.name != DECIMAL)):
         return value
-    raise TransformFault(f"is not compatible with objects of type {'null' if schema is None else schema.type}")
+    if schema is not None and schema.type != "bytes":
+        raise TransformFault(f"Invalid schema type for ByteArrayConverter: {schema.java_type()}")
+    raise TransformFault(f"ByteArrayConverter is not compatible with objects of type class {java_class(schema, value)}")
 
 
 class AvroWriter:

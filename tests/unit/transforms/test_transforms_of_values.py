@@ -9,7 +9,7 @@ import pytest
 from kit.cases import for_each
 from kit.chain_records import event, made, record
 
-from airflow_provider_mysql_cdc.cdc.formats.chain_converter import write_text
+from airflow_provider_mysql_cdc.cdc.formats.chain_converter import write_binary, write_text
 from airflow_provider_mysql_cdc.cdc.transforms.cast import cast_value
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader, ChainRecord
 from airflow_provider_mysql_cdc.cdc.transforms.header_literals import parse_literal
@@ -356,6 +356,22 @@ def test_maps_without_a_schema_stay_maps(kind: str, options: dict[str, str], mem
 )  # fmt: skip
 def test_texts_of_values_are_those_of_java(schema: RecordSchema | None, value: Any, text: str) -> None:
     assert write_text("t", schema, value) == text.encode()
+
+
+@for_each(
+    ("schema", "value", "text"),
+    [
+        (CENTS, b"\x01", "ByteArrayConverter is not compatible with objects of type class java.math.BigDecimal"),
+        (STRING, "x", "Invalid schema type for ByteArrayConverter: STRING"),
+        (None, {"w": None}, "ByteArrayConverter is not compatible with objects of type class java.util.HashMap"),
+    ],
+    ids=str,
+)
+def test_only_bytes_are_written_as_bytes(schema: RecordSchema | None, value: Any, text: str) -> None:
+    assert write_binary("t", RecordSchema("bytes"), b"\x01") == b"\x01"
+    with pytest.raises(TransformFault) as raised:
+        write_binary("t", schema, value)
+    assert str(raised.value) == text
 
 
 def test_a_key_of_a_map_has_no_schema() -> None:
