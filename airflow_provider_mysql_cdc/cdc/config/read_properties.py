@@ -405,6 +405,10 @@ def _check_chain(out: ParsedProperties, get: Lookup) -> None:
         refusals.append((F.EVENT_CONTRACT, "they need events of contract 3.x", fix))
     for declared, why, fix in refusals:
         out.refuse(declared.name, display_text(get[declared]), f"does not go with {F.TRANSFORMS.name}: {why}", fix)
+    name = "key.converter.replace.null.with.default"
+    if out.texts.get(name, "").strip().lower() == "false":
+        what = f"does not go with {F.TRANSFORMS.name}: a NULL that they put into a key is written as its default"
+        out.refuse(name, "false", what, "Remove it, or let no transform put columns with a default into keys")
     if get[F.DRAIN_WRITERS] > 1:
         name = F.DRAIN_WRITERS.name
         out.notes.append(f"{name} has no effect: behind {F.TRANSFORMS.name} one writer keeps the order of the records")

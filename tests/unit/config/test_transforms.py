@@ -440,3 +440,13 @@ def test_options_of_connect_lose_the_blanks_around_them(kind: str, options: dict
     assert cfg.chain is not None
     out = cfg.chain.apply(ChainRecord("t", None, None, None, RecordSchema("struct"), {}))
     assert out is not None and out.value == applied
+
+
+def test_a_null_that_transforms_put_into_a_key_is_not_kept_silently() -> None:
+    name, unwrap = (
+        "key.converter.replace.null.with.default",
+        steps(u={"type": "io.debezium.transforms.ExtractNewRecordState"}),
+    )
+    assert config(unwrap | {name: "true"}).chain is not None and config({name: "false"}).chain is None
+    with pytest.raises(ConfigError, match=rf"{name} \(value 'false'\): does not go with transforms"):
+        config(unwrap | {name: "false"})
