@@ -153,7 +153,7 @@ _ERROR_TABLE: dict[int, tuple[type[SinkError], str, str]] = {
     ),
 }
 
-_RETRIABLE_CODES = frozenset({_E.INVALID_PRODUCER_ID_MAPPING})
+_RETRIABLE_CODES = frozenset({_E.INVALID_PRODUCER_ID_MAPPING, _E.INVALID_TXN_STATE})
 """Codes with which a try of the task ends, and not the next one, although Kafka does not call them retriable."""
 
 

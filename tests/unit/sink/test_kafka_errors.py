@@ -45,6 +45,7 @@ E = KafkaError
         (E._FENCED, FencedError, True),
         (E.PRODUCER_FENCED, FencedError, True),
         (E.INVALID_PRODUCER_ID_MAPPING, SinkError, True),
+        (E.INVALID_TXN_STATE, SinkError, True),
         (E.INVALID_PRODUCER_EPOCH, FencedError, True),
         (E.MSG_SIZE_TOO_LARGE, RecordTooLargeError, False),
         (E._UNKNOWN_TOPIC, SinkError, False),
