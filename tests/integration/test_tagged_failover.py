@@ -112,7 +112,7 @@ def test_a_batch_that_is_inside_a_tagged_transaction_is_moved(
     insert(root, database, 5000)
     monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.faults._passed", {})
     fired = tmp_path / "fired"
-    fault = {"point": "writer.after_commit", "nth": 4, "fired": str(fired)}
+    fault = {"point": "writer.after_commit", "writer": 0, "nth": 2, "fired": str(fired)}
     monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))
     with pytest.raises(FaultRaised):
         pipeline.drain()
