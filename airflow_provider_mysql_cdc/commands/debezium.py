@@ -154,8 +154,8 @@ def run_import(arguments: argparse.Namespace, out: TextIO) -> int:
         statements = _statements(arguments, given)
         cfg = read_config(arguments, own) if own else given
         name = arguments.connector_name or connector_name(arguments)
-        offset = _offset(arguments, cfg, name)
         checked = _require_stopped(arguments, cfg, name)
+        offset = _offset(arguments, cfg, name)  # that of a connector which does not write any more
 
         def plan(at_server: ConnectorConfig) -> Takeover:
             state = ConnectorState(offset, statements)

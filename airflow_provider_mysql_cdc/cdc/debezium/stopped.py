@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import time
 import urllib.error
@@ -43,7 +44,7 @@ def get_json(url: str, path: str) -> Any:
         if error.code == 404:
             return None
         raise _no_answer(where, f"HTTP {error.code}: {error.read(500).decode('utf-8', 'replace')}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise _no_answer(where, str(error)) from None
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import io
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -13,7 +16,8 @@ import pytest
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.debezium import stopped
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError, RunInProgressError
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, RunInProgressError, StateError
+from airflow_provider_mysql_cdc.commands import debezium
 
 ANSWERS: dict[str, tuple[int, Any]] = {}
 
@@ -52,10 +56,42 @@ def test_only_a_connector_that_is_stopped_or_gone_may_be_taken_over(url: str) ->
             stopped.require_stopped(url, f"c{number}")
 
 
-@for_each("address", ["connect:8083", "ftp://x", "http://127.0.0.1:1"])
+@for_each("address", ["connect:8083", "ftp://x", "http://127.0.0.1:1", "http://127.0.0.1:port"])
 def test_an_address_that_is_not_kafka_connect_s_is_named(address: str) -> None:
     with pytest.raises(ConfigError, match=r"Kafka Connect.*\["):
         stopped.get_json(address, "connectors")
+
+
+def test_a_server_that_is_no_web_server_is_named() -> None:
+    """MySQL, for example, greets each client."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet() -> None:
+            with server.accept()[0] as client:
+                client.sendall(b"J\0\0\0\n9.7.4\0\n")
+
+        threading.Thread(target=greet, daemon=True).start()
+        with pytest.raises(ConfigError, match="does not answer as its REST interface does"):
+            stopped.get_json(f"http://127.0.0.1:{server.getsockname()[1]}", "connectors")
+
+
+def test_the_offset_is_read_when_the_connector_has_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it stores while it is being stopped would be missing in an offset that was read before."""
+    calls = list[str]()
+    monkeypatch.setattr(debezium, "read_config", lambda *_: None)
+    monkeypatch.setattr(debezium, "_own_history", lambda *_: {})
+    monkeypatch.setattr(debezium, "_statements", lambda *_: None)
+    monkeypatch.setattr(debezium, "_require_stopped", lambda *_: calls.append("stopped"))
+    monkeypatch.setattr(debezium, "_offset", lambda *_: calls.append("offset"))
+
+    def planned(*_: Any, **__: Any) -> None:
+        raise StateError("planned")
+
+    monkeypatch.setattr(debezium, "plan_takeover", planned)
+    arguments = argparse.Namespace(dry_run=True, connector_name="c", trust_offset=False)
+    with pytest.raises(StateError, match="planned"):
+        debezium.run_import(arguments, io.StringIO())
+    assert calls == ["stopped", "offset"]
 
 
 def test_a_refused_request_is_named_with_its_answer(url: str) -> None:
