@@ -36,10 +36,7 @@ def offset_of_topic(cfg: ConnectorConfig, topic: str, connector: str) -> Debeziu
         NoOffsetError: There is none, or its snapshot is not complete.
         SinkError: Kafka cannot be read.
     """
-    records = sorted(
-        read_topic_committed(cfg.kafka_settings("consumer"), topic),
-        key=lambda r: (r.timestamp_ms, r.partition, r.offset),
-    )
+    records = sorted(offset_records(cfg, topic), key=lambda r: (r.timestamp_ms, r.partition, r.offset))
     return stored_offset(((r.key, r.value) for r in records), connector, cfg.topic_prefix, f"topic {topic}")
 
 

@@ -32,6 +32,7 @@ from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     java_class,
     parse_schema,
 )
+from airflow_provider_mysql_cdc.cdc.transforms.transform import SchemaCache
 from airflow_provider_mysql_cdc.cdc.transforms.value_text import milliseconds_of, value_text
 
 SOURCE_STRUCT = "io.debezium.connector.mysql.Source"
@@ -127,7 +128,7 @@ class JsonWriter:
 
     def __init__(self, *, schemas: bool, replace_null: bool, keep_marker: bool = False) -> None:
         self._schemas, self._replace_null, self._keep_marker = schemas, replace_null, keep_marker
-        self._writers: dict[RecordSchema, tuple[str, WritePart]] = {}
+        self._writers = SchemaCache(self._prefix_and_writer)
 
     def __call__(
         self, topic: str, schema: RecordSchema | None, value: Any, headers: RecordHeaders | None = None
@@ -142,15 +143,12 @@ class JsonWriter:
                 return None
             text = dumps(value) if not isinstance(value, bytes) else _base64(value)
             return (f'{{"schema":null,"payload":{text}}}' if self._schemas else text).encode()
-        known = self._writers.get(schema)
-        if known is None:
-            if len(self._writers) >= _MAX_SCHEMAS:
-                self._writers.clear()
-            prefix = f'{{"schema":{schema_text(schema)},"payload":' if self._schemas else ""
-            known = self._writers[schema] = prefix, self._writer(schema)
-        prefix, write = known
+        prefix, write = self._writers(schema)
         text = write(value)
         return (f"{prefix}{text}}}" if prefix else text).encode()
+
+    def _prefix_and_writer(self, schema: RecordSchema) -> tuple[str, WritePart]:
+        return f'{{"schema":{schema_text(schema)},"payload":' if self._schemas else "", self._writer(schema)
 
     def _writer(self, schema: RecordSchema, *, keep_default: bool = False) -> WritePart:
         """Return what writes values of a schema, null included."""
@@ -330,7 +328,7 @@ class AvroWriter:
     ) -> None:
         self._part, self._formats, self._by_topic = part, formats, by_topic
         self._json = JsonWriter(schemas=False, replace_null=replace_null)
-        self._serializers: dict[tuple[str, RecordSchema], AvroSerializer] = {}
+        self._serializers = SchemaCache(self._serializer)
 
     def __call__(
         self, topic: str, schema: RecordSchema | None, value: Any, headers: RecordHeaders | None = None
@@ -347,20 +345,18 @@ class AvroWriter:
         if schema is None:
             raise TransformFault("a value without a schema cannot be written as Avro")
         data = self._json(topic, schema, value)
-        serializer = self._serializers.get((topic, schema)) or self._create(topic, schema)
+        serializer = self._serializers((topic, schema))
         if serializer.header is not None and headers is not None:
             headers.append(serializer.header)
         assert data is not None
         return serializer.serialize_json(data)
 
-    def _create(self, topic: str, schema: RecordSchema) -> AvroSerializer:
+    def _serializer(self, place: tuple[str, RecordSchema]) -> AvroSerializer:
+        topic, schema = place
         if schema.type != "struct" and not self._by_topic:
             raise TransformFault(f"the message {self._part} must only be a record schema to name its subject")
-        if len(self._serializers) >= _MAX_SCHEMAS:
-            self._serializers.clear()
         serializer = self._formats.topic_serializer(self._part, topic, schema_text(schema))
         assert serializer is not None
-        self._serializers[topic, schema] = serializer
         return serializer
 
 

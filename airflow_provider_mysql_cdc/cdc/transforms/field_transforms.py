@@ -110,7 +110,8 @@ class HoistField(PartTransform):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         name: str = options["field"]
-        self._name, self._hoisted = name, SchemaCache(lambda schema: struct_of((name, schema)))
+        self._name = name
+        self._hoisted: SchemaCache[RecordSchema, RecordSchema] = SchemaCache(lambda schema: struct_of((name, schema)))
 
     def apply(self, record: ChainRecord) -> ChainRecord:
         """Apply the transform; see ``Transform``."""
@@ -234,7 +235,9 @@ class InsertField(PartTransform):
             raise OptionError("static.field", "is missing, and so are the other fields", "Set one of them")
         self._static: str | None = options["static.value"]
         self._default: bool = options["replace.null.with.default"]
-        self._schemas = SchemaCache(lambda schema: schema.basics([*schema.fields, *(f for _, f in self._fields)]))
+        self._schemas: SchemaCache[RecordSchema, RecordSchema] = SchemaCache(
+            lambda schema: schema.basics([*schema.fields, *(f for _, f in self._fields)])
+        )
 
     def apply(self, record: ChainRecord) -> ChainRecord:
         """Apply the transform; see ``Transform``."""
@@ -269,7 +272,7 @@ class Flatten(PartTransform):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._delimiter: str = options["delimiter"]
-        self._schemas = SchemaCache(
+        self._schemas: SchemaCache[RecordSchema, RecordSchema] = SchemaCache(
             lambda schema: schema.basics(self._flat(schema, "", schema.optional, schema.default or {}))
         )
 
@@ -337,7 +340,9 @@ class SetSchemaMetadata(PartTransform):
         name, version = options["schema.name"], options["schema.version"]
         if name is None and version is None:
             raise OptionError("schema.name", "is missing, and so is schema.version", "Set one of them")
-        self._schemas = SchemaCache(lambda schema: schema.renamed(schema.name if name is None else name, version))
+        self._schemas: SchemaCache[RecordSchema, RecordSchema] = SchemaCache(
+            lambda schema: schema.renamed(schema.name if name is None else name, version)
+        )
         self._default: bool = options["replace.null.with.default"]
 
     def apply(self, record: ChainRecord) -> ChainRecord:

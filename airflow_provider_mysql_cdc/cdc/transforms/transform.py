@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
@@ -12,6 +12,7 @@ from airflow_provider_mysql_cdc.cdc.transforms.record_schema import RecordSchema
 
 MAX_CACHED_SCHEMAS: Final = 1024
 """Schemas of which a transform remembers what it makes of them."""
+KeyT = TypeVar("KeyT", bound=Hashable)
 MadeT = TypeVar("MadeT")
 
 
@@ -97,24 +98,24 @@ class PartTransform(Transform):
         return (record.set_key if self.part == "key" else record.set_value)(schema, value)
 
 
-class SchemaCache(Generic[MadeT]):
-    """Remember what a transform makes of each schema.
+class SchemaCache(Generic[KeyT, MadeT]):
+    """Remember what is made of each schema, or of a schema and more.
 
     Args:
-        make: Makes it.
+        make: Makes it; never None.
     """
 
-    def __init__(self, make: Callable[[RecordSchema], MadeT]) -> None:
+    def __init__(self, make: Callable[[KeyT], MadeT]) -> None:
         self._make = make
-        self._made: dict[RecordSchema, MadeT] = {}
+        self._made: dict[KeyT, MadeT] = {}
 
-    def __call__(self, schema: RecordSchema) -> MadeT:
+    def __call__(self, key: KeyT) -> MadeT:
         """Return it, made at the first call."""
-        made = self._made.get(schema)
+        made = self._made.get(key)
         if made is None:
             if len(self._made) >= MAX_CACHED_SCHEMAS:
                 self._made.clear()
-            made = self._made[schema] = self._make(schema)
+            made = self._made[key] = self._make(key)
         return made
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     TransformFault,
     is_envelope,
 )
-from airflow_provider_mysql_cdc.cdc.transforms.transform import MAX_CACHED_SCHEMAS, Option, SchemaCache, Transform
+from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, SchemaCache, Transform
 
 DELETED_FIELD = "__deleted"
 DROP, TOMBSTONE, REWRITE = "drop", "tombstone", "rewrite"
@@ -154,7 +154,7 @@ class ExtractNewRecordState(Transform):
         self._drop_from_key: bool = options["drop.fields.from.key"]
         self._compatible: bool = options["drop.fields.keep.schema.compatible"]
         self._replace_null: bool = options["replace.null.with.default"]
-        self._row_schemas: dict[tuple[RecordSchema, RecordSchema], RecordSchema] = {}
+        self._row_schemas, self._kept = SchemaCache(self._row_schema), SchemaCache(_kept_schema)
         self._deleted_schema, self._defaults = SchemaCache(_with_deleted), SchemaCache(_defaults_of)
 
     def apply(self, record: ChainRecord) -> ChainRecord | None:
@@ -224,16 +224,17 @@ class ExtractNewRecordState(Transform):
     def _add_fields(self, record: ChainRecord, event_schema: RecordSchema, event: Mapping[str, Any]) -> None:
         schema, row = record.value_schema, record.value
         assert schema is not None
-        added = self._members["fields"](event_schema)
-        updated = self._row_schemas.get((schema, event_schema))
-        if updated is None:
-            if len(self._row_schemas) >= MAX_CACHED_SCHEMAS:
-                self._row_schemas.clear()
-            fields = [*schema.fields, *(SchemaField(m.new_name, m.schema.basics(optional=True)) for m in added)]
-            updated = self._row_schemas[schema, event_schema] = schema.basics(fields)
-        if added:
+        if added := self._members["fields"](event_schema):
             row = {**row, **{m.new_name: _checked(m.schema, m.value(event)) for m in added}}
-        record.set_value(updated, row)
+        record.set_value(self._row_schemas((schema, event_schema)), row)
+
+    def _row_schema(self, schemas: tuple[RecordSchema, RecordSchema]) -> RecordSchema:
+        """Return the schema of a row with the added fields, from its own and the event's."""
+        schema, event_schema = schemas
+        added = self._members["fields"](event_schema)
+        return schema.basics(
+            [*schema.fields, *(SchemaField(m.new_name, m.schema.basics(optional=True)) for m in added)]
+        )
 
     def _drop_fields(self, record: ChainRecord) -> ChainRecord:
         header = record.header(self._drop_header) if self._drop_header else None
@@ -259,17 +260,13 @@ class ExtractNewRecordState(Transform):
         if row is None or (self._compatible and not chosen):
             return schema, row
         kept = [member for member in schema.fields if member.name not in chosen]
-        made = _shared(schema, tuple(m.name for m in kept), lambda: schema.basics(kept))
+        made = self._kept((schema, frozenset(chosen)))
         return made, {member.name: member.read(row) for member in kept}
 
 
-_DROPPED: dict[tuple[RecordSchema, tuple[str, ...]], RecordSchema] = {}
-
-
-def _shared(schema: RecordSchema, kept: tuple[str, ...], make: Callable[[], RecordSchema]) -> RecordSchema:
-    if len(_DROPPED) > 1024:
-        _DROPPED.clear()
-    return _DROPPED.setdefault((schema, kept), make())
+def _kept_schema(dropped: tuple[RecordSchema, frozenset[str]]) -> RecordSchema:
+    schema, names = dropped
+    return schema.basics([member for member in schema.fields if member.name not in names])
 
 
 def _members_of(references: Sequence[EventField], event: RecordSchema) -> tuple[EventMember, ...]:
