@@ -19,7 +19,7 @@ from real_servers import define_connections, files_with, load, operations, trigg
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.operators.fleet import MySqlCdcFleetDrainOperator
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.usefixtures("metadata_db")]
+pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.usefixtures("metadata_db"), pytest.mark.days("odd")]
 
 
 @pytest.fixture

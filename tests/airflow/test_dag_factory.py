@@ -286,6 +286,7 @@ print(ten, spark, len(set(sys.modules) - modules))
 """
 
 
+@pytest.mark.days("even")
 def test_ten_pipelines_cost_little_more_than_as_many_dags_of_the_spark_operator(tmp_path: Path) -> None:
     """Counted in calls of Python functions, because a time would depend on the machine."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}

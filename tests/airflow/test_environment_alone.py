@@ -31,6 +31,7 @@ print(sorted({p for p in sys.path if p and not p.startswith(sys.prefix)}))
 
 
 @pytest.mark.spark
+@pytest.mark.days("even")
 def test_the_core_imports_without_airflow_and_the_archive_says_what_it_holds(
     tmp_path: Path,
 ) -> None:

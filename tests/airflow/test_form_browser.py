@@ -14,7 +14,7 @@ from page_site import forget_dags, store_dags
 
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
 
-pytestmark = pytest.mark.usefixtures("metadata_db")
+pytestmark = [pytest.mark.usefixtures("metadata_db"), pytest.mark.days("odd")]
 PICTURES = "MYSQL_CDC_PICTURES"
 """Folder for pictures of the forms."""
 

@@ -35,7 +35,7 @@ from airflow_provider_mysql_cdc.cdc.operate.stream_drivers import any_driver_run
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 
-pytestmark = [pytest.mark.stack]
+pytestmark = [pytest.mark.stack, pytest.mark.days("even")]
 DB = "live_airflow"
 SIGNALS = f"CREATE TABLE {DB}.signals (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL)"
 DAYS = range(1, 5)

@@ -25,7 +25,7 @@ from stacklib import ports
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
 from airflow_provider_mysql_cdc.plugins.page_urls import pipeline_url
 
-pytestmark = pytest.mark.usefixtures("metadata_db")
+pytestmark = [pytest.mark.usefixtures("metadata_db"), pytest.mark.days("even")]
 
 PATH = "/data/airflow"
 SHOP = pipeline_url("mysql_shop")

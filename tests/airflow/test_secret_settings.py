@@ -121,6 +121,7 @@ def test_airflow_keeps_none_of_them_given_as_text_either(
 
 
 @pytest.mark.spark
+@pytest.mark.days("odd")
 def test_spark_itself_reads_them_together_with_the_cluster_s_own_defaults(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -110,6 +110,7 @@ def told(pipeline: Pipeline, table: str, op: str) -> list[Any]:
 
 @pytest.mark.parametrize("tables", [("a",), ()], ids=["some", "all"])
 @pytest.mark.req("SNAP-47")
+@pytest.mark.halves
 def test_the_stream_passes_nothing_over_while_a_writer_goes_on(
     stream: Pipeline, root: Any, database: str, stack: Any, tables: Sequence[str]
 ) -> None:
@@ -146,6 +147,7 @@ PARTS = [
 
 
 @pytest.mark.parametrize(("point", "nth"), PARTS, ids=[point for point, _ in PARTS])
+@pytest.mark.halves
 def test_a_task_that_is_killed_between_the_parts_goes_on_with_them(
     stream: Pipeline,
     root: Any,

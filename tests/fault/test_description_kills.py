@@ -39,7 +39,7 @@ def descriptions(pipeline: Pipeline) -> int:
     return sum(found.continues_history for found in read_history(pipeline.cfg))
 
 
-@pytest.mark.kill_points
+@pytest.mark.halves
 @pytest.mark.parametrize(("point", "written"), POINTS, ids=[point for point, _ in POINTS])
 def test_a_killed_drain_leaves_a_whole_description_or_none(
     pipeline: Pipeline, root: Any, database: str, tmp_path: Path, point: str, written: int

@@ -95,7 +95,7 @@ FAULTS: list[tuple[str, dict[str, Any], Run, Run]] = [
 
 
 @pytest.mark.req("STRM-03", "STRM-04", "STRM-11", "FAULT-10")
-@pytest.mark.kill_points
+@pytest.mark.halves
 @pytest.mark.parametrize(("point", "more", "run", "retry"), FAULTS, ids=[f[0] for f in FAULTS])
 def test_kill_driver_then_retry_is_exactly_once(
     point: str, more: dict[str, Any], run: Run, retry: Run, pipeline: Pipeline, root: Any, database: str, tmp_path: Path
@@ -117,7 +117,7 @@ def test_kill_driver_then_retry_is_exactly_once(
 
 @pytest.mark.req("STRM-33", "FAULT-10")
 @pytest.mark.exhaustive(but="^a (writer with records|driver)")
-@pytest.mark.kill_points
+@pytest.mark.halves
 @pytest.mark.parametrize(
     ("point", "action", "run"),
     [
@@ -155,7 +155,7 @@ def test_kill_of_a_run_whose_writers_live_is_exactly_once(
     check_exact(pipeline, root, "a")
 
 
-@pytest.mark.kill_points
+@pytest.mark.halves
 @pytest.mark.parametrize(
     ("point", "run"),
     [
@@ -226,7 +226,7 @@ def test_kill_driver_before_a_key_range_of_an_ad_hoc_snapshot_is_committed(
     assert sum(reads(pipeline, "hot").values()) == rows(root, f"SELECT COUNT(*) FROM `{database}`.hot")[0][0]
 
 
-@pytest.mark.kill_points
+@pytest.mark.halves
 @pytest.mark.parametrize(
     ("point", "nth"),
     [

@@ -133,7 +133,7 @@ def killed_and_finished(native: Pipeline, kill: Kill, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.exhaustive(but="on-on-events|off-on-walked|on-off-events")
-@pytest.mark.kill_points
+@pytest.mark.halves
 @pytest.mark.parametrize(("how", "kill"), CASES, ids=[f"{name_of(kill)}-{how}" for how, kill in CASES])
 def test_a_batch_that_was_killed_shows_what_python_shows(
     how: str,
@@ -195,7 +195,7 @@ def ticdc(properties: dict[str, str], registry: str, which: str) -> Pipeline:
 
 
 @pytest.mark.exhaustive(but="after_commit")
-@pytest.mark.kill_points
+@pytest.mark.halves
 @pytest.mark.parametrize("kill", KILLS, ids=name_of)
 def test_flat_rows_of_a_batch_that_was_killed_show_what_python_shows(
     kill: Kill,

@@ -52,7 +52,7 @@ def registry_url(request: pytest.FixtureRequest, pipeline: Pipeline) -> str | No
     return url
 
 
-@pytest.mark.kill_points
+@pytest.mark.halves
 @pytest.mark.parametrize(("point", "nth", "done"), POINTS, ids=[f"{p}-{n}" for p, n, _ in POINTS])
 def test_a_repair_that_is_killed_is_finished_by_the_retry(
     pipeline: Pipeline,
@@ -97,7 +97,7 @@ def repaired_records(pipeline: Pipeline, table: str) -> list[TopicRecord]:
     return [record for record in pipeline.records(table) if "cdc-repair" in dict(record.headers)]
 
 
-@pytest.mark.kill_points
+@pytest.mark.halves
 @pytest.mark.parametrize("form", ["json", pytest.param("avro", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize(
     ("point", "done"), [("incremental.before_commit", 0), ("incremental.after_commit", 10)], ids=["before", "after"]

@@ -52,7 +52,7 @@ def done_tables(pipeline: Pipeline) -> int:
 
 
 @pytest.mark.exhaustive(but="1-1|3-3-yes")
-@pytest.mark.kill_points
+@pytest.mark.halves
 @pytest.mark.parametrize(
     ("point", "nth", "done", "repair"),
     [(*point, RepairMode.NO) for point in POINTS] + [(*point, RepairMode.YES) for point in POINTS[3:6:2]],

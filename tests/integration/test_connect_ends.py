@@ -52,6 +52,7 @@ def driver(*arguments: str, **env: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.days("odd")
 def test_a_driver_that_is_asked_to_end_ends_the_operations_of_its_other_threads(
     connect_server: RunningServer, tmp_path: Path
 ) -> None:

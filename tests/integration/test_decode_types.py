@@ -240,6 +240,7 @@ MODES = [
 ]
 
 
+@pytest.mark.halves
 def test_binlog_and_snapshot_agree_in_every_mode(stack: Any, loaded: Any) -> None:
     conn, name, _, start = loaded
     for options in MODES:

@@ -92,6 +92,7 @@ def test_schema_changes_around_the_change_of_servers_are_followed(
 
 
 @pytest.mark.req("SETUP-31")
+@pytest.mark.days("even")
 def test_transactions_that_the_new_server_lost_are_refused_and_repaired(
     pipeline: Pipeline, pair: Pair, database: str
 ) -> None:
@@ -127,6 +128,7 @@ def test_a_replica_that_catches_up_in_time_is_no_refusal(pipeline: Pipeline, pai
     assert_exact(pipeline, pair.replica.root, database)
 
 
+@pytest.mark.days("odd")
 def test_purged_transactions_that_were_not_read_are_refused_and_repaired(
     pipeline: Pipeline, pair: Pair, database: str
 ) -> None:
@@ -144,6 +146,7 @@ def test_purged_transactions_that_were_not_read_are_refused_and_repaired(
     assert have == dict(rows(root, f"SELECT id, v FROM `{database}`.t"))
 
 
+@pytest.mark.days("even")
 def test_errant_transactions_before_drained_ones_are_refused_and_repaired(
     pipeline: Pipeline, pair: Pair, database: str
 ) -> None:
@@ -186,6 +189,7 @@ def skip_on_replica(pipeline: Pipeline, pair: Pair, database: str) -> str:
     return skipped
 
 
+@pytest.mark.days("odd")
 def test_a_transaction_that_was_skipped_on_the_replica_is_refused_and_repaired(
     pipeline: Pipeline, pair: Pair, database: str
 ) -> None:
@@ -203,6 +207,7 @@ def test_a_transaction_that_was_skipped_on_the_replica_is_refused_and_repaired(
     assert not {74, 75} & set(have)
 
 
+@pytest.mark.days("even")
 def test_transactions_that_a_former_filter_has_left_out_on_the_replica_are_refused_and_repaired(
     pipeline: Pipeline, pair: Pair, database: str
 ) -> None:
@@ -242,6 +247,7 @@ def test_a_transaction_that_was_skipped_on_a_server_in_between_is_refused(
         assert 74 not in {r["id"] for r in compacted(pipeline.records("t")).values() if r}
 
 
+@pytest.mark.days("even")
 def test_an_errant_transaction_that_was_read_as_an_empty_one_is_refused_and_repaired(
     pipeline: Pipeline, pair: Pair, database: str
 ) -> None:
@@ -279,6 +285,7 @@ def test_an_errant_transaction_that_was_read_as_an_empty_one_is_refused_and_repa
     assert have == dict(rows(pair.primary.root, f"SELECT id, v FROM `{database}`.t")) and {78, 79, 80, 81} <= set(have)
 
 
+@pytest.mark.days("odd")
 def test_an_errant_transaction_that_was_read_as_an_empty_one_and_is_purged_is_refused_and_repaired(
     pipeline: Pipeline, pair: Pair, database: str
 ) -> None:

@@ -67,6 +67,7 @@ def mode_of(case: str) -> dict[str, str]:
 @pytest.mark.exhaustive(
     but="^(ddl/extras|dml/extras|filters|row_image|routing|signals/incremental$|tx/tx|types/default)"
 )
+@pytest.mark.halves
 def test_records_equal_the_recorded_ones(case: str, proof_stack: Any) -> None:
     """Every record of a workload and mode equals the recorded one, or the difference is explained."""
     from prooflib.capture import capture

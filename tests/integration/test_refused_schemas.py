@@ -198,6 +198,7 @@ WAYS_OUT: dict[str, Callable[[Refusing, str], None]] = {
 @pytest.mark.exhaustive(but="avro-PUT")
 @pytest.mark.parametrize("change", list(CHANGES))
 @pytest.mark.parametrize("named", list(WAYS_OUT))
+@pytest.mark.halves
 def test_each_way_out_that_the_error_names_lets_the_stream_go_on(refusing: Refusing, named: str, change: str) -> None:
     refusing.level("NONE")
     refusing.execute("ALTER TABLE t ADD a INT NOT NULL DEFAULT 1", "INSERT INTO t (id) VALUES (2)")

@@ -31,6 +31,7 @@ def insert(server: PrivateServer, db: str, *ids: int, value: str) -> None:
 @pytest.mark.req("FAULT-11")
 @pytest.mark.parametrize("since", ["nothing", "other transactions", "as many, and its files were purged"])
 @pytest.mark.exhaustive(but="purged")
+@pytest.mark.days("odd")
 def test_a_restored_backup_is_refused_and_the_error_says_how_to_go_on(
     server: PrivateServer, properties: dict[str, str], database: str, since: str
 ) -> None:

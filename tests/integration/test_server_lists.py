@@ -267,6 +267,7 @@ def test_a_preflight_checks_each_server(pair: Pair, properties: dict[str, str]) 
 
 
 @pytest.mark.parametrize("kind", ["drain", "snapshot"])
+@pytest.mark.halves
 def test_one_connection_that_another_server_answers_ends_the_job(
     pair: Pair, properties: dict[str, str], database: str, kind: str
 ) -> None:

@@ -98,6 +98,7 @@ def run_statements(server: PrivateServer, name: str, value: str) -> int | None:
 
 
 @pytest.mark.req("SCH-01")
+@pytest.mark.days("even")
 def test_structures_do_not_depend_on_the_session_that_made_them(server: PrivateServer) -> None:
     settings = ConnectionSettings("127.0.0.1", server.port, "cdc", Secret(server.password))
     differing, tried, taken = list[str](), 0, 0

@@ -86,7 +86,7 @@ def moved(servers: Pair, database: str, properties: dict[str, str], registry: st
     return pipeline
 
 
-@pytest.mark.kill_points
+@pytest.mark.halves
 @pytest.mark.parametrize("nth", [1, 4, 9])
 def test_a_transaction_that_two_servers_have_sent_has_one_timestamp(
     moved: Pipeline,
@@ -123,7 +123,7 @@ def proxy(stack: Any) -> Iterator[TcpProxy]:
 
 
 @pytest.mark.req("FAULT-03")
-@pytest.mark.kill_points
+@pytest.mark.halves
 @pytest.mark.parametrize("after", [100_000, 300_000, 600_000])
 def test_a_writer_whose_connection_breaks_inside_a_transaction_goes_on_with_its_timestamp(
     after: int,

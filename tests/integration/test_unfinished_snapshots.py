@@ -121,6 +121,7 @@ EQUAL = ("renamed", "renamed twice", "renamed and altered", "renamed out", "drop
 @pytest.mark.exhaustive(but="renamed")
 @pytest.mark.req("SNAP-14")
 @pytest.mark.parametrize("what", STATEMENTS)
+@pytest.mark.halves
 def test_each_topic_equals_its_table_after_statements(
     what: str, pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

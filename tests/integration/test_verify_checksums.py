@@ -173,6 +173,7 @@ def test_damage_is_found_as_by_a_comparison_of_all_rows(
     assert again.verdict == "equal" and verdict(again, "encoded").by_checksums
 
 
+@pytest.mark.days("even")
 def test_a_sample_is_compared_by_checksums_and_its_keys_are_the_same_everywhere(
     pipeline: Pipeline, root: Any, database: str
 ) -> None:

@@ -97,6 +97,7 @@ DAMAGES = {
 
 @pytest.mark.exhaustive(but="plain")
 @pytest.mark.parametrize("form", ["plain", "schemas", "avro"])
+@pytest.mark.days("even")
 def test_what_hands_have_written_is_reported_with_its_row_and_repaired(
     pipeline: Pipeline, root: Any, database: str, registry: str, form: str
 ) -> None:
@@ -140,6 +141,7 @@ def test_what_hands_have_written_is_reported_with_its_row_and_repaired(
 
 @pytest.mark.exhaustive(but="plain")
 @pytest.mark.parametrize("schemas", [PLAIN, SCHEMAS], ids=["plain", "schemas"])
+@pytest.mark.days("odd")
 def test_events_under_a_former_key_or_none(
     pipeline: Pipeline, root: Any, database: str, schemas: dict[str, str]
 ) -> None:

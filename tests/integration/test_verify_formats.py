@@ -64,6 +64,7 @@ def change(root: Any, db: str) -> None:
 @pytest.mark.parametrize(
     "name", many([n for n in FORMATS if n not in ("json with schemas", "avro values")], list(FORMATS))
 )
+@pytest.mark.halves
 def test_every_format(root: Any, properties: dict[str, str], database: str, registry: str, name: str) -> None:
     pipeline = Pipeline(properties | properties_of(name, registry))
     fill(root, database)

@@ -90,6 +90,7 @@ def compacted_by_bytes(pipeline: Pipeline, table: str) -> list[bytes]:
     return sorted(key or b"" for key, value in last.items() if value is not None)
 
 
+@pytest.mark.days("even")
 def test_what_no_statement_explains_is_not_excused(properties: dict[str, str], root: Any, database: str) -> None:
     """Values a thousand times others, a column left out, keys in other bytes, all in tables that were never altered."""
     pipeline, (units, wider, lacking, twins) = (
@@ -153,6 +154,7 @@ def test_what_no_statement_explains_is_not_excused(properties: dict[str, str], r
     assert [r.value is None for r in pipeline.records("twins")][-2:] == [True, False], "the row behind the tombstone"
 
 
+@pytest.mark.days("odd")
 def test_a_schema_that_the_stream_does_not_write_is_reported(
     properties: dict[str, str], root: Any, database: str
 ) -> None:

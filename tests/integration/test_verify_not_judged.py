@@ -72,6 +72,7 @@ def fill(root: Any, db: str) -> None:
         execute(root, f"INSERT INTO `{db}`.{table} VALUES (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)")
 
 
+@pytest.mark.days("even")
 def test_what_was_not_compared_is_not_equal(
     properties: dict[str, str], root: Any, database: str, tmp_path: Path
 ) -> None:
@@ -102,6 +103,7 @@ def test_what_was_not_compared_is_not_equal(
     assert verdict(found, "hidden").verdict == "equal" and verdict(found, "a").verdict == "equal", found
 
 
+@pytest.mark.days("odd")
 def test_a_verdict_stays_until_its_table_is_judged_again(
     properties: dict[str, str], root: Any, database: str, tmp_path: Path
 ) -> None:

@@ -45,6 +45,7 @@ def of_row(damage: TopicDamage, table: str, id_: int) -> TopicRecord:
     raise AssertionError(f"no record of row {id_} of {table}")
 
 
+@pytest.mark.days("even")
 def test_records_without_keys_and_those_of_tables_that_share_a_topic(
     pipeline: Pipeline, root: Any, database: str
 ) -> None:
@@ -87,6 +88,7 @@ def test_records_without_keys_and_those_of_tables_that_share_a_topic(
         assert findings(pipeline.verify(request)) == left, request
 
 
+@pytest.mark.days("odd")
 def test_rows_whose_records_have_had_other_keys(pipeline: Pipeline, root: Any, database: str) -> None:
     """One has a record under a key of message.key.columns that no event ended; one was repaired by a key of before."""
     pipeline.properties |= PLAIN | {"message.key.columns": r"(.*)\.chosen:name"}
@@ -114,6 +116,7 @@ def test_rows_whose_records_have_had_other_keys(pipeline: Pipeline, root: Any, d
             assert any(reason in said for said in verdict(result, table).unknown), (request, table)
 
 
+@pytest.mark.days("even")
 def test_a_renamed_key_and_a_record_of_nothing_in_ticdcs_protocol(
     pipeline: Pipeline, root: Any, database: str, registry: str
 ) -> None:
@@ -131,6 +134,7 @@ def test_a_renamed_key_and_a_record_of_nothing_in_ticdcs_protocol(
         assert any("do not say the present one" in said for said in verdict(result, "renamed").unknown), request
 
 
+@pytest.mark.days("even")
 def test_rows_of_views_that_the_ledger_does_not_know(pipeline: Pipeline, root: Any, database: str) -> None:
     """Whole and ad-hoc snapshots have read a table without a key again; other hands have written rows as if one had."""
     pipeline.properties |= PLAIN
@@ -164,6 +168,7 @@ def test_rows_of_views_that_the_ledger_does_not_know(pipeline: Pipeline, root: A
         assert findings(pipeline.verify(request)) == {}, request
 
 
+@pytest.mark.days("even")
 def test_rows_that_were_replaced_by_a_key_and_tables_whose_keys_were_chosen_later(
     pipeline: Pipeline, root: Any, database: str
 ) -> None:
@@ -197,6 +202,7 @@ def test_rows_that_were_replaced_by_a_key_and_tables_whose_keys_were_chosen_late
         assert any("of an earlier structure" in said for said in verdict(result, table).unknown), table
 
 
+@pytest.mark.days("odd")
 def test_a_topic_into_which_a_table_is_led_whose_name_is_that_of_another_one(
     pipeline: Pipeline, root: Any, database: str
 ) -> None:
@@ -219,6 +225,7 @@ def test_a_topic_into_which_a_table_is_led_whose_name_is_that_of_another_one(
         assert "behind no delete" in verdict(result, "a").examples[0].record, request
 
 
+@pytest.mark.days("odd")
 def test_records_with_keys_of_rows_that_they_are_not_about(pipeline: Pipeline, root: Any, database: str) -> None:
     pipeline.properties |= PLAIN | ROUTED | {"message.key.columns": r"(.*)\.chosen:v"}
     for table in ("plain", "chosen", "routed_a", "routed_b"):
@@ -250,6 +257,7 @@ def test_records_with_keys_of_rows_that_they_are_not_about(pipeline: Pipeline, r
         assert findings(pipeline.verify(request)) == {"chosen": expected["chosen"]}, request
 
 
+@pytest.mark.days("odd")
 def test_keys_and_numbers_in_avro_that_the_stream_does_not_write(
     pipeline: Pipeline, root: Any, database: str, registry: str
 ) -> None:

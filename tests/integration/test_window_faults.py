@@ -35,6 +35,7 @@ PROPERTIES = FLAT
 @pytest.mark.parametrize(("point", "nth", "slots"), POINTS, ids=[f"{p}-{slots}" for p, _, slots in POINTS])
 @pytest.mark.req("INC-17")
 @pytest.mark.exhaustive(but="before_commit-3|before_books|writer.after")
+@pytest.mark.halves
 def test_a_window_that_dies_is_continued(
     pipeline: Pipeline,
     root: Any,

@@ -37,22 +37,27 @@ def left_out(items: Sequence[pytest.Item], day: int) -> set[pytest.Item]:
     """Return the tests that the fast tier leaves to ``scripts/test --all``.
 
     Those marked ``exhaustive`` are, but the cases whose ids have a match of ``exhaustive(but=...)``, a regular
-    expression; and each second case of a function marked ``kill_points``: one half on even days, the other half on odd
-    ones.
+    expression; each second case of a function marked ``halves``: one half on even days, the other half on odd ones;
+    and what is marked ``days("even")`` or ``days("odd")`` on the other days.
 
     Args:
         items: All tests, in their order.
-        day: A day's number.
+        day: A day's number; -1 leaves out what no day takes.
     """
-    out = {item for item in items if _is_exhaustive(item)}
+    out = {item for item in items if _is_exhaustive(item) or _has_another_day(item, day)}
     points: dict[str, list[pytest.Item]] = collections.defaultdict(list)
     for item in items:
-        if item not in out and item.get_closest_marker("kill_points"):
+        if item not in out and item.get_closest_marker("halves"):
             points[item.nodeid.partition("[")[0]].append(item)
     for cases in points.values():
-        if len(cases) > 1:
+        if len(cases) > 1 and day >= 0:
             out.update(cases[day % 2 :: 2])
     return out
+
+
+def _has_another_day(item: pytest.Item, day: int) -> bool:
+    marker = item.get_closest_marker("days")
+    return marker is not None and day >= 0 and ("even", "odd").index(marker.args[0]) != day % 2
 
 
 def _is_exhaustive(item: pytest.Item) -> bool:

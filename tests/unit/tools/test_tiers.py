@@ -22,10 +22,12 @@ class FakeItem:
         self.nodeid, self.markers = nodeid, markers
 
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
-        mark = (
-            getattr(pytest.mark, name)(but="2|3") if f"{name} but 2|3" in self.markers else getattr(pytest.mark, name)
-        )
-        return mark.mark if any(marker.startswith(name) for marker in self.markers) else None
+        for marker in self.markers:
+            if marker.startswith(name):
+                _, _, rest = marker.partition(" ")
+                mark = getattr(pytest.mark, name)
+                return (mark(but=rest.removeprefix("but ")) if "but" in rest else mark(*rest.split())).mark
+        return None
 
 
 def _out(items: list[FakeItem], day: int) -> list[str]:
@@ -34,7 +36,7 @@ def _out(items: list[FakeItem], day: int) -> list[str]:
 
 
 def test_what_is_exhaustive_is_left_out_and_nothing_else() -> None:
-    items = [FakeItem("a::x"), FakeItem("a::y[1]", "exhaustive", "kill_points"), FakeItem("a::y[2]", "native")]
+    items = [FakeItem("a::x"), FakeItem("a::y[1]", "exhaustive", "halves"), FakeItem("a::y[2]", "native")]
     assert _out(items, 0) == ["a::y[1]"]
 
 
@@ -44,8 +46,8 @@ def test_cases_that_the_marker_names_stay() -> None:
 
 
 @pytest.mark.parametrize("cases", [2, 3, 7])
-def test_two_days_have_all_kill_points_of_each_function(cases: int) -> None:
-    items = [FakeItem(f"{name}[{n}]", "kill_points") for name in ("a::x", "a::y") for n in range(cases)]
+def test_two_days_have_all_cases_of_each_function(cases: int) -> None:
+    items = [FakeItem(f"{name}[{n}]", "halves") for name in ("a::x", "a::y") for n in range(cases)]
     first, second = _out(items, 10), _out(items, 11)
     assert not set(first) & set(second)
     assert sorted(first + second) == sorted(item.nodeid for item in items)
@@ -54,9 +56,14 @@ def test_two_days_have_all_kill_points_of_each_function(cases: int) -> None:
             assert 0 < sum(node.startswith(name) for node in out) < cases
 
 
-def test_a_single_kill_point_is_tried_each_day() -> None:
-    items = [FakeItem("a::x", "kill_points")]
+def test_a_single_case_is_tried_each_day() -> None:
+    items = [FakeItem("a::x", "halves")]
     assert _out(items, 0) == _out(items, 1) == []
+
+
+def test_what_has_a_day_is_tried_on_these_days_only() -> None:
+    items = [FakeItem("a::x", "days even"), FakeItem("a::y", "days odd"), FakeItem("a::z", "days odd", "exhaustive")]
+    assert (_out(items, 4), _out(items, 5), _out(items, -1)) == (["a::y", "a::z"], ["a::x", "a::z"], ["a::z"])
 
 
 def test_a_case_of_each_function_stays_in_the_fast_tier_where_its_mark_says_so() -> None:
@@ -71,6 +78,7 @@ def test_a_case_of_each_function_stays_in_the_fast_tier_where_its_mark_says_so()
     ]
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"]
     environment = {name: value for name, value in os.environ.items() if name != "MYSQL_CDC_ALL" and "XDIST" not in name}
+    environment["MYSQL_CDC_SUITE_DAY"] = "-1"
     files = sorted({node.partition("::")[0] for node in named})
     done = subprocess.run([*command, *files], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     stay = {line.partition("[")[0].partition("@")[0] for line in done.stdout.splitlines()}
