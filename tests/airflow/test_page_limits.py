@@ -131,7 +131,7 @@ def test_no_argument_of_a_dag_opens_another_team_s_connection(
 PIPELINES, TABLES = tiers.many((50, 1_000), (100, 5_000))
 
 
-@pytest.mark.days("odd")
+@pytest.mark.days("even")
 def test_many_requests_for_many_tables_take_no_more_memory_than_some(
     api: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
