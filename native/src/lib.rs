@@ -50,7 +50,7 @@ mod value_layout;
 use pyo3::prelude::*;
 
 /// Version of the arguments of the functions below and of records; the loader accepts only its own.
-const FORM: i64 = 12;
+const FORM: i64 = 13;
 
 #[pymodule]
 fn mysql_cdc_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

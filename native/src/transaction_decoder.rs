@@ -45,6 +45,8 @@ pub struct TransactionDecoder {
     by_event: bool,
     /// TiCDC's timestamp of the last transaction; `UNORDERED` where records have none.
     commit_ts: AtomicU64,
+    /// Server ids with the UUID of the last GTID of each.
+    signers: Vec<(u32, Vec<u8>)>,
 }
 
 /// Timestamps of transactions are not compared.
@@ -59,7 +61,8 @@ fn context_of(plan: Option<ContextPlan>, binary: bool) -> Option<(Option<RowCont
 impl TransactionDecoder {
     #[new]
     fn new(tally: Py<Tally>, by_event: bool) -> TransactionDecoder {
-        TransactionDecoder { tables: KnownTables::default(), tally, by_event, commit_ts: AtomicU64::new(UNORDERED) }
+        let commit_ts = AtomicU64::new(UNORDERED);
+        TransactionDecoder { tables: KnownTables::default(), tally, by_event, commit_ts, signers: Vec::new() }
     }
 
     /// TiCDC's timestamp of the last transaction; those that would not be above it are left to Python.
@@ -92,6 +95,11 @@ impl TransactionDecoder {
         let contexts = [insert.0, update.0, delete.0];
         self.tables.add(map, KnownTable { route, decoder: rows, contexts, heads, partitions });
         true
+    }
+
+    /// Leave transactions to Python in whose GTIDs a server id has another UUID than here.
+    fn sign(&mut self, signers: Vec<(u32, Vec<u8>)>) {
+        self.signers = signers;
     }
 
     /// Forget all tables.
@@ -156,6 +164,7 @@ impl TransactionDecoder {
             let step = transaction_end(data, at, pos, dump).and_then(|(stop, end)| {
                 let transaction = Transaction::new(py, &self.tables, data, dump, &mut buffers);
                 let (facts, sums) = transaction.decode(at, stop, pos)?;
+                self.require_signer(&facts)?;
                 let commit_ts = self.next_commit_ts(&facts)?;
                 let added = decoded.add(py, &self.tables, &mut buffers.records, facts, sums);
                 added.ok_or(Stop::ForPython)?;
@@ -168,6 +177,13 @@ impl TransactionDecoder {
             }
         }
         (at, pos, None)
+    }
+
+    /// Stop at a GTID of another server than the last one with its server id.
+    fn require_signer(&self, facts: &TransactionFacts) -> Result<(), Stop> {
+        let Some((uuid, _)) = facts.gtid else { return Ok(()) };
+        let is_other = |(server, known): &(u32, Vec<u8>)| *server == facts.server && known[..] != uuid[..];
+        if self.signers.iter().any(is_other) { Err(Stop::ForPython) } else { Ok(()) }
     }
 
     /// Return the timestamp of a transaction, if it is above the one of the last transaction.

@@ -173,17 +173,22 @@ def lend(root: Any, gtid: str, *statements: str) -> None:
     execute(root, f"SET gtid_next='{gtid}'", *statements, "SET gtid_next='AUTOMATIC'")
 
 
+SKIPPED = (73, 74, 75)
+
+
 def skip_on_replica(pipeline: Pipeline, pair: Pair, database: str) -> str:
-    """Skip the INSERTs of rows 74 and 75 on the replica, drain them and a later one, and return their GTIDs."""
+    """Skip INSERTs of three rows on the replica, drain them and a later one, and return their GTIDs."""
     root = pair.replica.root
+    execute(pair.primary.root, "CREATE DATABASE elsewhere", "CREATE TABLE elsewhere.t (id INT)")
     pair.catch_up()
     execute(root, "STOP REPLICA", "SET GLOBAL super_read_only=OFF")
-    insert(pair.primary.root, database, 74, 75)
+    insert(pair.primary.root, database, *SKIPPED)
     last = int(pair.primary.gtids.rpartition("-")[2])
-    for number, statements in ((last - 1, ("BEGIN", "COMMIT")), (last, ("FLUSH PRIVILEGES",))):
+    in_their_place = (("BEGIN", "COMMIT"), ("FLUSH PRIVILEGES",), ("INSERT INTO elsewhere.t VALUES (1)",))
+    for number, statements in enumerate(in_their_place, last - 2):
         lend(root, f"{pair.primary.uuid}:{number}", *statements)
-    execute(root, "START REPLICA")
-    skipped = f"{pair.primary.uuid}:{last - 1}-{last}"
+    execute(root, "FLUSH BINARY LOGS", "START REPLICA")
+    skipped = f"{pair.primary.uuid}:{last - 2}-{last}"
     insert(pair.primary.root, database, 76)
     pipeline.drain()
     return skipped
@@ -193,7 +198,7 @@ def skip_on_replica(pipeline: Pipeline, pair: Pair, database: str) -> str:
 def test_a_transaction_that_was_skipped_on_the_replica_is_refused_and_repaired(
     pipeline: Pipeline, pair: Pair, database: str
 ) -> None:
-    """By an empty one under its GTID; the one that was read last is there, so its commit time does not tell."""
+    """By one under its GTID without its changes, in an earlier file; the one that was read last is there."""
     skipped = skip_on_replica(pipeline, pair, database)
     pair.switch()
     insert(pair.primary.root, database, 77)
@@ -204,7 +209,7 @@ def test_a_transaction_that_was_skipped_on_the_replica_is_refused_and_repaired(
     pipeline.drain()
     have = {r["id"]: r["v"] for r in compacted(pipeline.records("t")).values() if r}
     assert have == dict(rows(pair.primary.root, f"SELECT id, v FROM `{database}`.t")) and {76, 77} <= set(have)
-    assert not {74, 75} & set(have)
+    assert not {*SKIPPED} & set(have)
 
 
 @pytest.mark.days("even")
@@ -251,20 +256,22 @@ def test_a_transaction_that_was_skipped_on_a_server_in_between_is_refused(
 def test_an_errant_transaction_that_was_read_as_an_empty_one_is_refused_and_repaired(
     pipeline: Pipeline, pair: Pair, database: str
 ) -> None:
-    """It was settled by an empty one on the primary, a statement, or in gtid_purged; the replica is promoted."""
+    """It was settled by an empty one on the primary, a statement, a row, or in gtid_purged; the replica is promoted."""
     replica, primary = pair.replica, pair.primary
+    execute(primary.root, "CREATE DATABASE aside", "CREATE TABLE aside.t (id INT)", "INSERT INTO aside.t VALUES (0)")
     pair.catch_up()
     execute(replica.root, "SET GLOBAL super_read_only=OFF")
     insert(replica.root, database, 78)
-    errant = f"{replica.uuid}:1:3-6"
+    errant = f"{replica.uuid}:1:3-7"
     execute(replica.root, "CREATE DATABASE elsewhere")
-    insert(replica.root, database, 82, 83, 84, 85)
+    insert(replica.root, database, 82, 83, 84, 85, 86)
     for number, *statements in (
         (1, "BEGIN", "COMMIT"),
         (2, "BEGIN", "COMMIT"),
         (4, "FLUSH PRIVILEGES"),
         (5, f"DROP TABLE IF EXISTS `{database}`.nothing"),
         (6, "CREATE DATABASE IF NOT EXISTS elsewhere"),
+        (7, "INSERT INTO aside.t VALUES (1)"),
     ):
         lend(primary.root, f"{replica.uuid}:{number}", *statements)
     execute(primary.root, f"SET GLOBAL gtid_purged='+{replica.uuid}:3'")

@@ -140,6 +140,29 @@ def test_an_option_that_is_given_twice_is_two_entries_once_rows_came_through(
         assert_exact(pipeline, third.root, database)
 
 
+def test_a_promoted_replica_that_passes_over_errors_is_refused(pipeline: Pipeline, pair: Pair, database: str) -> None:
+    """The rest of the transaction is there, so its GTID and its rows tell nothing."""
+    root = pair.replica.root
+    pair.catch_up()
+    insert(pair.primary.root, database, 60)
+    pair.catch_up()
+    execute(root, "STOP REPLICA", "SET GLOBAL super_read_only=OFF", "SET sql_log_bin=0")
+    execute(root, f"DELETE FROM `{database}`.t WHERE id = 60", "SET sql_log_bin=1")
+    execute(root, "SET GLOBAL replica_exec_mode='IDEMPOTENT'", "START REPLICA")
+    change = f"UPDATE `{database}`.t SET v = 'new' WHERE id = 60"
+    execute(pair.primary.root, "BEGIN", change, f"INSERT INTO `{database}`.t VALUES (61, 'row 61')", "COMMIT")
+    pipeline.drain()
+    pair.switch()
+    follow(pipeline, pair)
+    try:
+        error = refused(pipeline)
+        assert not error.can_retry and "replica_exec_mode=IDEMPOTENT" in error.why
+        carry_out(error, pipeline)
+        assert committed(pipeline).server_uuid == pair.primary.uuid
+    finally:
+        execute(pair.primary.root, "SET GLOBAL replica_exec_mode='STRICT'")
+
+
 def test_filters_of_other_tables_do_not_matter(pipeline: Pipeline, pair: Pair, database: str) -> None:
     filter_on_replica(
         pair, f"REPLICATE_IGNORE_DB=(elsewhere), REPLICATE_WILD_IGNORE_TABLE=('mysql.rds%','{database}.x%')"

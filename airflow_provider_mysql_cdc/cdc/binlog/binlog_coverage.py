@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_all, fetch_dicts
+from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.filter_lists import EITHER, NO, YES, FilterLists
 from airflow_provider_mysql_cdc.cdc.binlog.logged_tables import read_logged_tables
 from airflow_provider_mysql_cdc.cdc.binlog.position import binlog_status
-from airflow_provider_mysql_cdc.cdc.errors import SourceError
+from airflow_provider_mysql_cdc.cdc.binlog.replica_status import replica_status
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
-_SYNTAX_ERROR = "error 1064"
-_STATUS_STATEMENTS = ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS")  # the first came with 8.0.22
 _FILTERS = (
     "Replicate_Do_DB", "Replicate_Ignore_DB", "Replicate_Do_Table", "Replicate_Ignore_Table",
     "Replicate_Wild_Do_Table", "Replicate_Wild_Ignore_Table", "Replicate_Rewrite_DB",
@@ -157,10 +155,9 @@ def replica_channels(conn: Any) -> Iterator[ReplicaChannel]:
     Raises:
         SourceError: The server cannot be asked.
     """
-    status = _replica_status(conn)
+    status = replica_status(conn)
     folds = bool(status) and ignores_case(conn)
-    for row in status:
-        values = {_current_name(name): value for name, value in row.items()}
+    for values in status:
         yield ReplicaChannel(
             str(values.get("Channel_Name") or ""),
             f"{values.get('Source_Host')}:{values.get('Source_Port')}",
@@ -171,19 +168,6 @@ def replica_channels(conn: Any) -> Iterator[ReplicaChannel]:
             str(values.get("Replica_IO_Running")),
             str(values.get("Retrieved_Gtid_Set") or ""),
         )
-
-
-def _replica_status(conn: Any) -> list[dict[str, Any]]:
-    try:
-        return fetch_dicts(conn, _STATUS_STATEMENTS[0])
-    except SourceError as error:
-        if _SYNTAX_ERROR not in error.why:
-            raise
-    return fetch_dicts(conn, _STATUS_STATEMENTS[1])
-
-
-def _current_name(name: str) -> str:
-    return name.replace("Master_", "Source_").replace("Slave_", "Replica_")
 
 
 def is_replica_updates_logged(variables: Mapping[str, str]) -> bool:

@@ -8,7 +8,7 @@ writes for each event, are written once here, with marks where they differ.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import DELETE_ROWS, UPDATE_ROWS, WRITE_ROWS, common_headers
@@ -136,6 +136,7 @@ class NativeTransactionDecoder:
     def __init__(self, module: Any, tally: Tally, *, by_event: bool = False) -> None:
         self._native, self.by_event = module.TransactionDecoder(tally.native, by_event), by_event
         self._seen_tables: set[bytes] = set()
+        self._signers: dict[int, str] = {}
         self.failed = False
         self.now = 0
 
@@ -147,6 +148,17 @@ class NativeTransactionDecoder:
     @commit_ts.setter
     def commit_ts(self, value: int) -> None:
         self._native.commit_ts = value
+
+    def sign(self, signers: Mapping[int, str]) -> None:
+        """Leave transactions to Python whose GTIDs are of other servers than the last ones with the same server id.
+
+        Args:
+            signers: server_uuid of the last GTID by server id.
+        """
+        if signers != self._signers:
+            self._signers = dict(signers)
+            raw = [(server_id, bytes.fromhex(uuid.replace("-", ""))) for server_id, uuid in signers.items()]
+            self._native.sign(raw)
 
     def needs_table(self, table_map: bytes) -> bool:
         """Return whether the kernel does not know a table yet and has room for it.

@@ -329,7 +329,7 @@ class DrainWriter:
         if taken is not None and taken.is_passed(position):
             self.output.taken_over = None
         self.rows.begin_transaction(parsed, event)
-        position.last_transaction = event.server_id, parsed.gtid
+        position.sign(event.server_id, parsed.gtid)
 
     def _rows_query(self, event: Event) -> None:
         self.position.query = ev.parse_rows_query(event)
@@ -343,6 +343,8 @@ class DrainWriter:
     def _table_map(self, event: Event, xa_commit: Event | None = None) -> None:
         correct = self._correct_table if xa_commit is None else partial(self._correct_table, xa_commit=xa_commit)
         route = self.routes.of_table_map(event, self.state, correct)
+        if self.position.is_lent and self.context.cfg.captures(route.table):
+            self.position.is_lent = False
         if self.whole_transactions is not None:
             self.whole_transactions.add_route(event, route)
 
@@ -443,8 +445,8 @@ class DrainWriter:
         query, previous_state = self.ddl_events.completed(query, event.timestamp, where), self.state
         applied = self.ddl_events.apply(previous_state, query, where)
         changed = applied.state is not self.state
-        if not self.position.begun and not self._changes_captured(applied):
-            self.position.note_statement()
+        if self.position.is_lent and self._changes_captured(applied):
+            self.position.is_lent = False
         if changed:
             self._replace_state(applied.state, event, applied.changes)
             self.output.counts.meter.on_schema_change(query.sql, earlier=self.position.statement_committed())
@@ -624,4 +626,5 @@ class DrainWriter:
             )
         if position.gtid is not None:
             self.tracker.add(position.gtid)
+        position.note_lent()
         position.move_to(event.file, event.end_pos)

@@ -1,7 +1,7 @@
 """Transactions that the stream has read as empty ones, and another server may have executed with changes.
 
 An errant transaction of a replica is settled by an empty one with its GTID on the primary (``SET gtid_next``, BEGIN,
-COMMIT), or by a statement that changes nothing (FLUSH), and so is one that a replica cannot execute, on the replica.
+COMMIT), or by anything that changes no captured table (FLUSH), and so is one that a replica cannot execute, there.
 The GTID then counts as read. That is so until the stream goes on at the server that has the changes: they are in its
 tables, and in no topic. So an offset has the GTIDs of such transactions (``BinlogOffset.read_empty``), and they are
 looked up where the stream is to go on. What that server has executed first, under its own GTIDs, and purged since is
@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
 from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl, in_any_case
+from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify_ddl, in_any_case
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.drain.refused_server import refused_server, reset_remedy, shown_gtids
 from airflow_provider_mysql_cdc.cdc.drain.requested_position import last_file, purged_gtids
@@ -145,7 +145,7 @@ def _changes(cfg: ConnectorConfig, conn: Any, wanted: GtidSet) -> Iterator[tuple
                 if event.type in c.GTID_EVENTS:
                     gtid = parse_gtid(event).gtid
                     gtid = gtid if gtid is not None and wanted.contains(gtid) else None
-                elif gtid is not None and (change := _change(cfg, event)):
+                elif gtid is not None and (change := change_of_captured(cfg, event)):
                     yield gtid, change
         names, until, wanted = names[: names.index(file)], start, wanted.subtract(wanted.subtract(before))
 
@@ -154,13 +154,23 @@ def _lacks(wanted: GtidSet, before: GtidSet) -> bool:
     return not before.contains(wanted)
 
 
-def _change(cfg: ConnectorConfig, event: Event) -> str | None:
-    """Return which captured table an event changes, or with which statement."""
+def change_of_captured(cfg: ConnectorConfig, event: Event) -> str | None:
+    """Return which captured table an event changes, or the statement that may change some; None where it does not.
+
+    Args:
+        cfg: The connector's configuration.
+        event: An event of a transaction.
+    """
     if event.type == c.TABLE_MAP_EVENT:
         table_map = parse_table_map(event)
         table = TableId(table_map.db, table_map.table)
         return str(table) if cfg.captures(table) else None
-    return statement_about_tables(cfg, event) if event.type == c.QUERY_EVENT else None
+    if event.type not in (c.QUERY_EVENT, c.EXECUTE_LOAD_QUERY_EVENT):
+        return None
+    query = parse_query(event)
+    if changes_rows(query.sql, query.sql_mode or 0, query.updated_dbs, cfg.captures_database):
+        return query.sql
+    return statement_about_tables(cfg, event)
 
 
 def statement_about_tables(cfg: ConnectorConfig, event: Event) -> str | None:

@@ -15,29 +15,36 @@ has no GTIDs, or the stored offset has none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, fetch_all, fetch_dicts
+from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, UNREGISTERED_SERVER_ID
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
+from airflow_provider_mysql_cdc.cdc.binlog.logged_tables import SEARCHED_MB
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, current_offset
+from airflow_provider_mysql_cdc.cdc.binlog.replica_status import replica_status
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.empty_transactions import require_nothing_in_empty, statement_about_tables
+from airflow_provider_mysql_cdc.cdc.drain.empty_transactions import (
+    change_of_captured,
+    require_nothing_in_empty,
+    statement_about_tables,
+)
 from airflow_provider_mysql_cdc.cdc.drain.gtid_search import GtidSearch
 from airflow_provider_mysql_cdc.cdc.drain.known_transaction import compare_transaction
 from airflow_provider_mysql_cdc.cdc.drain.promoted_server import require_reason_of_empty
 from airflow_provider_mysql_cdc.cdc.drain.refused_server import VERIFY_REMEDY, refused_server, reset_remedy, shown_gtids
 from airflow_provider_mysql_cdc.cdc.drain.requested_position import last_file, previous_gtids_of, start_file
 from airflow_provider_mysql_cdc.cdc.drain.skipped_transactions import SkippedTransactions
-from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceError, SourceSettingError
+from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, gtid_source
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
@@ -257,16 +264,17 @@ def _search_start(conn: Any, names: list[str], wanted: GtidSet, purged: GtidSet)
 
 def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet, former_server: str) -> _Search:
     """Read the binlog from the last file before which only transactions of the set stand, up to its last one."""
-    end = current_offset(conn)
-    names = [name for name, _ in binary_logs(conn)]
+    end, files = current_offset(conn), binary_logs(conn)
+    names = [name for name, _ in files]
     file, previous = _search_start(conn, names, wanted, purged)
     # With log_replica_updates=OFF, what was replicated is in no file and counts as purged.
     search = GtidSearch(wanted, previous.union(purged), cfg.writes_rows_of)
     anonymous, last_file, gtid = None, "", None
     statements: dict[str, str] = {}
     skipped = SkippedTransactions(
-        LocalGtids.read(conn), former_server, lambda event: statement_about_tables(cfg, event) is not None
+        LocalGtids.read(conn), former_server, lambda event: change_of_captured(cfg, event) is not None
     )
+    _take_earlier(cfg, skipped, files[: names.index(file)], end.with_position(file, FILE_START))
     stream = open_stream(
         cfg.connection_settings(), end.with_position(file, FILE_START), server_id=UNREGISTERED_SERVER_ID
     )
@@ -298,6 +306,24 @@ def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet, f
     else:
         boundary = end if last_file == end.file else end.with_position(end.file, FILE_START)
     return _Search(place, boundary, search, anonymous, statements, skipped.found(), skipped.emptied())
+
+
+def _take_earlier(
+    cfg: ConnectorConfig, skipped: SkippedTransactions, files: Sequence[tuple[str, int]], until: BinlogOffset
+) -> None:
+    """Look also at files before the one that is searched, which may have begun a moment ago."""
+    sizes = accumulate(size for _, size in reversed(files))
+    count = sum(size <= SEARCHED_MB << 20 for size in sizes)
+    if not count:
+        return
+    start = until.with_position(files[-count][0], FILE_START)
+    with open_stream(cfg.connection_settings(), start, server_id=UNREGISTERED_SERVER_ID) as stream:
+        try:
+            for event in stream.events(until, unused=no_rows):
+                skipped.take(event)
+        except SourceSettingError as error:
+            if "anonymous" not in error.why:  # of a time with another gtid_mode, which is over
+                raise
 
 
 def _require_no_statements(conn: Any, offset: BinlogOffset, stored: GtidSet, found: _Search) -> None:
@@ -350,7 +376,7 @@ def _no_gtids_error(conn: Any, offset: BinlogOffset, why: str) -> ServerChangedE
 def _missing_error(
     conn: Any, offset: BinlogOffset, stored: GtidSet, missing: GtidSet, purged: GtidSet
 ) -> ServerChangedError:
-    replica = _is_replica(conn)
+    replica = bool(replica_status(conn))
     rest = reset_remedy(stored.subtract(missing).union(purged))
     remedy = f"if this server has lost them for good, continue with what it has: {rest}"
     unread = f"; and it has purged {shown_gtids(purged)}, which the stream has not read" if purged else ""
@@ -388,7 +414,7 @@ def _skipped_error(conn: Any, offset: BinlogOffset, stored: GtidSet, skipped: Gt
     return refused_server(
         conn,
         offset,
-        f"it has executed {shown_gtids(skipped)} as empty transactions, or by a statement about no captured table, on "
+        f"it has executed {shown_gtids(skipped)} as empty transactions, or with changes of no captured table, on "
         "another server than the one they come from, as somebody makes them who skips a transaction (SET gtid_next), "
         "and the stream has not read them so: their changes may be in the topics, and not in its tables",
         "let database.hostname lead to a server that has executed them; or continue with what this one has: "
@@ -407,14 +433,3 @@ def _partly_committed_error(
         "let database.hostname lead to the former server until the batch is complete; or give the batch up, whose "
         "committed records may come a second time: " + reset_remedy(stored),
     )
-
-
-def _is_replica(conn: Any) -> bool:
-    """Return whether the server takes transactions from another one."""
-    for statement in ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS"):  # MySQL 8.0.22 brought the first form
-        try:
-            return bool(fetch_dicts(conn, statement))
-        except SourceError as error:
-            if "error 1064" not in error.why:
-                raise
-    return False

@@ -174,7 +174,10 @@ class PlainTransactions:
         parsed = parse_common_gtid(kind, chunk, body, end)
         if parsed is None:
             return False
-        position.gtid, position.commit_us = gtid, _ = parsed
+        gtid, commit_us = parsed
+        if gtid is not None and not gtid.startswith(position.signers.get(server_id, "")):
+            return False
+        position.gtid, position.commit_us = gtid, commit_us
         position.thread, position.begun = 0, False
         position.last_transaction = server_id, gtid
         return True

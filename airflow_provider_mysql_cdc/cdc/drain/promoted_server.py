@@ -31,6 +31,7 @@ from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 
 _MAX_TABLES_NAMED = 5
 _NO_SUCH_TABLE = "error 1146"
+_PASSED_ERRORS = "'replica_skip_errors', 'slave_skip_errors', 'replica_exec_mode', 'slave_exec_mode'"
 _CHANNELS = (
     ("NULL", "replication_applier_global_filters"),  # of channels to come; they stay when a replica is promoted
     ("CHANNEL_NAME", "replication_applier_filters"),
@@ -167,7 +168,7 @@ def require_fit_server(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, ep
 
 
 def require_no_filters(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, tables: Iterable[TableId]) -> None:
-    """Refuse a server with replication filters that leave changes of tables out.
+    """Refuse a server with replication filters that leave changes of tables out, or one that passes over errors.
 
     Args:
         cfg: The connector's configuration.
@@ -178,6 +179,7 @@ def require_no_filters(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, ta
     Raises:
         ServerChangedError: It has, or they cannot be read.
     """
+    _require_no_passed_errors(conn, offset)
     try:
         filters = ReplicationFilters.read(conn, offset.server_uuid)
     except SourcePrivilegeError as error:
@@ -204,6 +206,25 @@ def require_no_filters(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, ta
         )
 
 
+def _require_no_passed_errors(conn: Any, offset: BinlogOffset) -> None:
+    """Refuse a server that passes over changes which it cannot make, also in a part of a transaction."""
+    lax = {
+        str(name).replace("slave", "replica"): str(value)
+        for name, value in fetch_all(conn, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({_PASSED_ERRORS})")
+        if str(value).upper() not in ("OFF", "STRICT", "")
+    }
+    if lax:
+        shown = " and ".join(f"{name}={value}" for name, value in lax.items())
+        raise refused_server(
+            conn,
+            offset,
+            f"it has {shown}: what it could not execute it has passed over, also in a part of a transaction, so "
+            "changes in the topics may be missing in its tables",
+            "let database.hostname lead to a server without it; or continue with what this one has: "
+            + reset_remedy(GtidSet.parse(offset.gtids or "")),
+        )
+
+
 def require_reason_of_empty(conn: Any, offset: BinlogOffset, emptied: GtidSet, note: Log) -> None:
     """Refuse a server that has replicated transactions as empty ones, and has no filters that explain it.
 
@@ -220,7 +241,12 @@ def require_reason_of_empty(conn: Any, offset: BinlogOffset, emptied: GtidSet, n
         ServerChangedError: It has none.
         SourceError: The server refuses a query, or cannot be reached.
     """
-    if ReplicationFilters.read(conn, offset.server_uuid).lists or read_binlog_lists(conn).texts:
+    filters = str(ReplicationFilters.read(conn, offset.server_uuid)) or read_binlog_lists(conn).shown("binlog")
+    if filters:
+        note(
+            f"WARNING: it has replicated {shown_gtids(emptied)} as empty transactions, which its filters ({filters}) "
+            f"explain if they were about tables that are not captured; if it had others before, {VERIFY_REMEDY}"
+        )
         return
     what = (
         f"it has replicated {shown_gtids(emptied)} as empty transactions, and has no replication filters now: a filter "

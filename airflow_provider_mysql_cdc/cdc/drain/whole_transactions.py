@@ -91,6 +91,7 @@ class WholeTransactions:
         if by_event or self.walker.failed or without_gtid:
             return NativeTransactions(chunk_offset, pos, DECLINED, [], [], None)
         clock = self.commit_clock
+        self.walker.sign(position.signers)
         if clock is not None:
             self.walker.commit_ts = clock.last
         decoded = self.walker.decode_transactions(chunk, chunk_offset, file, pos, limit, tail)
@@ -108,7 +109,7 @@ class WholeTransactions:
         server_id, position.gtid, position.commit_us, position.thread = decoded.last_transaction
         position.begun = True
         position.move_to(file, decoded.pos)
-        position.last_transaction = server_id, position.gtid
+        position.sign(server_id, position.gtid)
         self.committer.check()
         return decoded
 

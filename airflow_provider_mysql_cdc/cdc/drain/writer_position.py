@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
-from airflow_provider_mysql_cdc.cdc.model.gtid import MOST_READ_EMPTY, GtidTracker
+from airflow_provider_mysql_cdc.cdc.model.gtid import MOST_READ_EMPTY, GtidTracker, gtid_source
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition, compare_offsets
 
 _HEADER_AND_CHECKSUM = 23
@@ -32,7 +32,8 @@ class WriterPosition:
         last_commit: GTID and commit time of the transaction before the last boundary; None where it has no GTID, or
             none was read.
         resume: The position up to which an earlier attempt committed the batch; None once the writer is past it.
-        local_gtids: How the server signs its own transactions.
+        is_lent: Whether the transaction has a GTID of another server than the ones before it with its server id.
+        signers: server_uuid of the last GTID by server id.
         file: Binlog file of the last transaction boundary passed.
         pos: Position of that boundary.
     """
@@ -49,11 +50,13 @@ class WriterPosition:
     last_transaction: tuple[int, str | None] = (0, None)
     resume: ResumePosition | None = None
     last_commit: tuple[str | None, int] = (None, 0)
-    local_gtids: LocalGtids = field(default_factory=LocalGtids)
+    is_lent: bool = False
+    signers: dict[int, str] = field(default_factory=dict)
     file: str = field(init=False)
     pos: int = field(init=False)
     _boundary: BinlogOffset | None = field(init=False)
     _read_empty: GtidTracker = field(init=False)
+    _local_gtids: LocalGtids = field(default_factory=LocalGtids)
 
     def __post_init__(self) -> None:
         self._boundary, self._read_empty = self.start, GtidTracker(self.start.read_empty or "")
@@ -145,14 +148,36 @@ class WriterPosition:
             return ResumePosition(offset)
         return ResumePosition(offset, self.events, self.statements, self.last_transaction[1], self.row_bytes)
 
+    @property
+    def local_gtids(self) -> LocalGtids:
+        """How the server that is read signs its own transactions."""
+        return self._local_gtids
+
+    @local_gtids.setter
+    def local_gtids(self, local_gtids: LocalGtids) -> None:
+        self._local_gtids = local_gtids
+        self.signers = {**local_gtids.sources, local_gtids.server_id: local_gtids.server_uuid}
+
+    def sign(self, server_id: int, gtid: str | None) -> None:
+        """Take the server id and the GTID of a transaction; only then it is known whether the GTID is lent."""
+        self.last_transaction, self.is_lent = (server_id, gtid), False
+        if gtid is None:
+            return
+        local, uuid = self._local_gtids, gtid_source(gtid)
+        is_own = server_id == local.server_id
+        if uuid not in local.group_uuids and not (is_own and uuid == local.server_uuid):
+            self.is_lent = bool(known := self.signers.get(server_id)) and known != uuid
+        if not (is_own and self.is_lent):
+            self.signers[server_id] = uuid
+
     def note_empty(self) -> None:
         """Remember the transaction that ends if it has nothing but BEGIN and COMMIT."""
         if self.gtid is not None and not self.events and self.statements == _BEGIN_AND_COMMIT:
             self._read_empty.add(self.gtid)
 
-    def note_statement(self) -> None:
-        """Remember the transaction whose only statement changes no captured table, if it has another server's GTID."""
-        if self.gtid is not None and self.local_gtids.is_lent(self.gtid, self.last_transaction[0]):
+    def note_lent(self) -> None:
+        """Remember the transaction that ends if it has a lent GTID, and nothing in it has changed a captured table."""
+        if self.gtid is not None and self.is_lent:
             self._read_empty.add(self.gtid)
 
     def is_before_resume(self) -> bool:

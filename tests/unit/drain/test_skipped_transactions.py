@@ -1,4 +1,4 @@
-"""Empty transactions under other servers' GTIDs."""
+"""Transactions under other servers' GTIDs that change no captured table."""
 
 from __future__ import annotations
 
@@ -16,36 +16,61 @@ from airflow_provider_mysql_cdc.cdc.drain.skipped_transactions import SkippedTra
 pytestmark = pytest.mark.quick
 
 OWN, OTHER = "aaaaaaaa-0000-0000-0000-000000000001", "bbbbbbbb-0000-0000-0000-000000000002"
-GROUP = "dddddddd-0000-0000-0000-000000000004"
-BEGIN, COMMIT = (c.QUERY_EVENT, "BEGIN"), (c.QUERY_EVENT, "COMMIT")
+THIRD, GROUP = "cccccccc-0000-0000-0000-000000000003", "dddddddd-0000-0000-0000-000000000004"
+BEGIN, COMMIT, XID = (c.QUERY_EVENT, "BEGIN"), (c.QUERY_EVENT, "COMMIT"), (c.XID_EVENT, "")
+CAPTURED, UNCAPTURED, ROWS = (c.TABLE_MAP_EVENT, "captured"), (c.TABLE_MAP_EVENT, ""), (c.WRITE_ROWS_EVENT_V2, "")
+FLUSH, CREATE = (c.QUERY_EVENT, "FLUSH PRIVILEGES"), (c.QUERY_EVENT, "CREATE TABLE captured (id INT)")
+Transaction = tuple[str | None, int, list[tuple[int, str]]]
 
 
-def watched(former: str = OTHER) -> SkippedTransactions:
-    """Return the watcher of a server whose id is 2, where statements with a table are about captured ones."""
+def watched(
+    monkeypatch: pytest.MonkeyPatch, transactions: list[Transaction], *, replayed: bool = False
+) -> tuple[str, str]:
+    """Return what a server whose id is 2 has skipped, and what was emptied, of transactions of its binlog."""
+    events = [(c.GTID_LOG_EVENT, gtid, server_id, "") for gtid, server_id, _ in transactions]
+    flat: list[tuple[int, str | None, int, str]] = []
+    for event, (gtid, server_id, between) in zip(events, transactions, strict=True):
+        flat += [event, *((kind, gtid, server_id, text) for kind, text in between)]
+    times = (1, 2) if replayed else (1, 1)
+    monkeypatch.setattr(
+        skipped_transactions,
+        "parse_gtid",
+        lambda e: SimpleNamespace(gtid=flat[e.end_pos][1], commit_us=times[0], immediate_commit_us=times[1]),
+    )
+    monkeypatch.setattr(skipped_transactions, "parse_query", lambda e: SimpleNamespace(sql=flat[e.end_pos][3]))
     own = LocalGtids(2, OWN, frozenset({GROUP}))
-    return SkippedTransactions(own, former, lambda event: "TABLE" in skipped_transactions.parse_query(event).sql)
+    skipped = SkippedTransactions(own, OTHER, lambda event: "captured" in flat[event.end_pos][3])
+    for number, (kind, _, server_id, _) in enumerate(flat):
+        skipped.take(Event(kind, 0, server_id, 0, "binlog.000001", number, number, b"", 0, 0))
+    return str(skipped.found()), str(skipped.emptied())
 
 
 @for_each(
     ("gtid", "server_id", "between", "found"),
     [
         (f"{OTHER}:5", 2, [BEGIN, COMMIT], True),
+        (f"{OTHER}:5", 2, [BEGIN, XID], True),
         (f"{OTHER}:tag:5", 2, [BEGIN, COMMIT, (c.ROTATE_EVENT, ""), (c.PREVIOUS_GTIDS_LOG_EVENT, "")], True),
         (f"{OTHER}:5", 1, [BEGIN, COMMIT], False),  # replicated, and empty: a filter
         (f"{OWN}:5", 2, [BEGIN, COMMIT], False),
         (None, 2, [BEGIN, COMMIT], False),
-        (f"{OTHER}:5", 2, [BEGIN, (c.TABLE_MAP_EVENT, ""), (c.XID_EVENT, "")], False),
-        (f"{OTHER}:5", 2, [(c.QUERY_EVENT, "CREATE TABLE t (id INT)")], False),
-        (f"{OTHER}:5", 2, [(c.QUERY_EVENT, "FLUSH PRIVILEGES")], True),
-        (f"{OTHER}:5", 1, [(c.QUERY_EVENT, "FLUSH PRIVILEGES")], False),
-        (f"{OWN}:5", 2, [(c.QUERY_EVENT, "FLUSH PRIVILEGES")], False),
-        (f"{GROUP}:5", 2, [(c.QUERY_EVENT, "FLUSH PRIVILEGES")], False),
+        (f"{OTHER}:5", 2, [BEGIN, CAPTURED, ROWS, XID], False),
+        (f"{OTHER}:5", 2, [BEGIN, UNCAPTURED, ROWS, XID], True),
+        (f"{OTHER}:5", 2, [BEGIN, UNCAPTURED, CAPTURED, ROWS, ROWS, XID], False),
+        (f"{OTHER}:5", 1, [BEGIN, UNCAPTURED, ROWS, XID], False),
+        (f"{OTHER}:5", 2, [CREATE], False),
+        (f"{OTHER}:5", 2, [FLUSH], True),
+        (f"{OTHER}:5", 1, [FLUSH], False),
+        (f"{OWN}:5", 2, [FLUSH], False),
+        (f"{GROUP}:5", 2, [FLUSH], False),
+        (f"{GROUP}:5", 2, [BEGIN, UNCAPTURED, ROWS, XID], False),
+        (f"{GROUP}:5", 2, [BEGIN, (c.VIEW_CHANGE_EVENT, ""), COMMIT], False),
         (f"{GROUP}:5", 2, [BEGIN, COMMIT], True),
-        (f"{OTHER}:5", 2, [BEGIN, (c.QUERY_EVENT, "UPDATE t SET v = 1"), COMMIT], False),
+        (f"{OTHER}:5", 2, [BEGIN, (c.QUERY_EVENT, "UPDATE captured SET v = 1"), COMMIT], False),
     ],
 )
 @pytest.mark.parametrize("last", [False, True])
-def test_an_empty_transaction_of_another_server_with_the_own_id_was_skipped(
+def test_a_transaction_of_another_server_with_the_own_id_was_skipped_if_it_changes_no_captured_table(
     monkeypatch: pytest.MonkeyPatch,
     gtid: str | None,
     server_id: int,
@@ -53,54 +78,42 @@ def test_an_empty_transaction_of_another_server_with_the_own_id_was_skipped(
     found: bool,
     last: bool,
 ) -> None:
-    texts = {1: gtid, 9: f"{OWN}:9"} | {2 + number: text for number, (_, text) in enumerate(between)}
-    monkeypatch.setattr(skipped_transactions, "parse_gtid", lambda e: SimpleNamespace(gtid=texts[e.start_pos]))
-    monkeypatch.setattr(skipped_transactions, "parse_query", lambda e: SimpleNamespace(sql=texts[e.start_pos]))
-    skipped = watched()
-    kinds = [c.GTID_LOG_EVENT, *(kind for kind, _ in between)]
-    for number, kind in enumerate(kinds, 1):
-        skipped.take(Event(kind, 0, server_id, 0, "binlog.000001", number, number, b"", 0, 0))
-    if not last:
-        skipped.take(Event(c.GTID_LOG_EVENT, 0, 2, 0, "binlog.000001", 9, 9, b"", 0, 0))
-    assert str(skipped.found()) == (gtid if found else "")
+    more: list[Transaction] = [] if last else [(f"{OWN}:9", 2, [])]
+    assert watched(monkeypatch, [(gtid, server_id, between), *more])[0] == (gtid if found else "")
 
 
-THIRD = "cccccccc-0000-0000-0000-000000000003"
+LOGGED, EMPTY, OTHERS = [BEGIN, CAPTURED, ROWS, XID], [BEGIN, COMMIT], [BEGIN, UNCAPTURED, ROWS, XID]
 
 
 @for_each(
     ("transactions", "found", "emptied"),
     [
-        ([(f"{OTHER}:1", 1, False), (f"{OTHER}:2", 3, True), (f"{OTHER}:3", 1, False)], f"{OTHER}:2", ""),
-        ([(f"{OTHER}:2", 3, True), (f"{OTHER}:3", 1, False)], f"{OTHER}:2", ""),
-        ([(f"{OTHER}:1", 1, False), (f"{OTHER}:2", 1, True)], "", f"{OTHER}:2"),  # a filter
-        ([(f"{OTHER}:2", 3, True)], "", f"{OTHER}:2"),  # nothing tells the former server's id
+        ([(f"{OTHER}:1", 1, LOGGED), (f"{OTHER}:2", 3, EMPTY), (f"{OTHER}:3", 1, LOGGED)], f"{OTHER}:2", ""),
+        ([(f"{OTHER}:1", 1, LOGGED), (f"{OTHER}:2", 3, OTHERS), (f"{OTHER}:3", 1, LOGGED)], f"{OTHER}:2", ""),
+        ([(f"{OTHER}:1", 1, OTHERS), (f"{OTHER}:2", 3, OTHERS), (f"{OTHER}:3", 1, [FLUSH])], f"{OTHER}:2", ""),
+        ([(f"{OTHER}:2", 3, EMPTY), (f"{OTHER}:3", 1, OTHERS)], f"{OTHER}:2", ""),
+        ([(f"{OTHER}:1", 1, LOGGED), (f"{OTHER}:2", 1, EMPTY)], "", f"{OTHER}:2"),  # a filter
+        ([(f"{OTHER}:2", 3, EMPTY)], "", f"{OTHER}:2"),  # nothing tells the former server's id
         # server_id was changed
-        ([(f"{OTHER}:1", 1, False), (f"{OTHER}:2", 3, False), (f"{OTHER}:3", 3, True)], "", f"{OTHER}:3"),
-        ([(f"{THIRD}:1", 3, False), (f"{OTHER}:1", 1, False), (f"{THIRD}:2", 1, True)], "", ""),  # made on a primary
-        ([(f"{OWN}:1", 2, False), (f"{OWN}:2", 1, True)], "", ""),
+        ([(f"{OTHER}:1", 1, LOGGED), (f"{OTHER}:2", 3, LOGGED), (f"{OTHER}:3", 3, EMPTY)], "", f"{OTHER}:3"),
+        ([(f"{THIRD}:1", 3, LOGGED), (f"{OTHER}:1", 1, LOGGED), (f"{THIRD}:2", 1, EMPTY)], "", ""),  # on a primary
+        ([(f"{OWN}:1", 2, LOGGED), (f"{OWN}:2", 1, EMPTY)], "", ""),
     ],
 )
-def test_an_empty_transaction_of_the_former_server_with_another_id_was_skipped_in_between(
-    monkeypatch: pytest.MonkeyPatch, transactions: list[tuple[str, int, bool]], found: str, emptied: str
+def test_a_transaction_of_the_former_server_with_another_id_was_skipped_in_between(
+    monkeypatch: pytest.MonkeyPatch, transactions: list[Transaction], found: str, emptied: str
 ) -> None:
-    monkeypatch.setattr(skipped_transactions, "parse_gtid", lambda e: SimpleNamespace(gtid=transactions[e.end_pos][0]))
-    monkeypatch.setattr(skipped_transactions, "parse_query", lambda e: SimpleNamespace(sql="BEGIN"))
-    skipped = watched()
-    for number, (_, server_id, empty) in enumerate(transactions):
-        for kind in (c.GTID_LOG_EVENT, c.QUERY_EVENT, *(() if empty else (c.TABLE_MAP_EVENT,))):
-            skipped.take(Event(kind, 0, server_id, 0, "binlog.000001", number, number, b"", 0, 0))
-    assert (str(skipped.found()), str(skipped.emptied())) == (found, emptied)
+    assert watched(monkeypatch, transactions) == (found, emptied)
 
 
-def test_statements_of_replayed_binlog_files_are_not_skipped_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows under GTIDs of their server show it; an empty one, and statements of another server, are skipped ones."""
-    gtids = [f"{OTHER}:1", f"{OTHER}:2", f"{OTHER}:3", f"{THIRD}:1"]
-    between = [(c.QUERY_EVENT, "FLUSH TABLES"), (c.TABLE_MAP_EVENT, ""), BEGIN, (c.QUERY_EVENT, "FLUSH LOGS")]
-    monkeypatch.setattr(skipped_transactions, "parse_gtid", lambda e: SimpleNamespace(gtid=gtids[e.end_pos]))
-    monkeypatch.setattr(skipped_transactions, "parse_query", lambda e: SimpleNamespace(sql=between[e.end_pos][1]))
-    skipped = watched()
-    for number, (kind, _) in enumerate(between):
-        for event_kind in (c.GTID_LOG_EVENT, kind):
-            skipped.take(Event(event_kind, 0, 2, 0, "binlog.000001", number, number, b"", 0, 0))
-    assert str(skipped.found()) == f"{OTHER}:3,{THIRD}:1"
+def test_replayed_binlog_files_have_no_skipped_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of the first commit shows it; without one, rows of captured tables under GTIDs of their server."""
+    transactions: list[Transaction] = [
+        (f"{OTHER}:1", 2, [FLUSH]),
+        (f"{OTHER}:2", 2, LOGGED),
+        (f"{OTHER}:3", 2, EMPTY),
+        (f"{OTHER}:4", 2, OTHERS),
+        (f"{THIRD}:1", 2, [FLUSH]),
+    ]
+    assert watched(monkeypatch, transactions)[0] == f"{OTHER}:3,{THIRD}:1"
+    assert watched(monkeypatch, transactions, replayed=True)[0] == ""

@@ -138,17 +138,34 @@ def test_empty_transactions_are_remembered() -> None:
         BinlogOffset.from_json({**start.to_json(), "read_empty": "none"})
 
 
-def test_statements_of_the_server_itself_are_remembered_under_gtids_of_others() -> None:
-    group = "dddddddd-0000-0000-0000-000000000004"
-    position = WriterPosition(
-        BEFORE, local_gtids=LocalGtids(7, "aaaaaaaa-0000-0000-0000-000000000001", frozenset({group}))
-    )
-    cases = ((7, f"{SOURCE}:1"), (8, f"{SOURCE}:2"), (7, "aaaaaaaa-0000-0000-0000-000000000001:3"), (7, f"{group}:4"))
-    for server_id, gtid in (*cases, (7, None)):
-        position.gtid, position.last_transaction = gtid, (server_id, gtid)
-        position.note_statement()
+def test_lent_gtids_are_remembered() -> None:
+    """The server that is read, or one that it replicates from, has executed something under another one's GTID."""
+    own, upstream, group = (f"{letter * 8}-0000-0000-0000-000000000001" for letter in "acd")
+    position = WriterPosition(BEFORE)
+    position.local_gtids = LocalGtids(7, own, frozenset({group}), {8: upstream})
+    for server_id, number, uuid, is_lent in (
+        (7, 1, SOURCE, True),
+        (7, 2, own, False),
+        (7, 3, group, False),
+        (7, 4, own, False),
+        (7, 5, SOURCE, True),
+        (8, 6, upstream, False),
+        (8, 7, SOURCE, True),
+        (8, 8, SOURCE, False),  # from now on it has this uuid
+        (9, 9, "eeeeeeee-0000-0000-0000-000000000001", False),
+        (9, 10, SOURCE, True),
+        (9, 11, group, False),
+    ):
+        position.gtid = f"{uuid}:{number}"
+        position.sign(server_id, position.gtid)
+        assert position.is_lent is is_lent, number
+        position.note_lent()
         position.move_to("b.000001", position.pos + 100)
-    assert position.reached(None).offset.read_empty == f"{SOURCE}:1"
-    unknown = WriterPosition(BEFORE, gtid=f"{SOURCE}:1", last_transaction=(0, f"{SOURCE}:1"))
-    unknown.note_statement()
-    assert unknown.reached(None).offset.read_empty is None
+    position.gtid = None
+    position.sign(7, None)
+    position.note_lent()
+    assert position.reached(None).offset.read_empty == f"{SOURCE}:1:5:7:10"
+    unknown = WriterPosition(BEFORE, gtid=f"{SOURCE}:1")
+    unknown.local_gtids = LocalGtids()
+    unknown.sign(0, unknown.gtid)
+    assert not unknown.is_lent

@@ -92,6 +92,13 @@ def test_transactions_of_a_known_table(crc: bool) -> None:
     assert b'"gtid":"%s:1","file":"b.000001","pos":' % UUID_TEXT.encode() in value and b'"thread":11' in value
 
 
+def test_a_gtid_of_another_server_than_the_last_one_with_its_server_id_is_left_to_python() -> None:
+    sent, walk, other = insert(Sent(), 1), Walk(), "aaaaaaaa-0000-0000-0000-000000000001"
+    for signers, reason in (({7: other}, DECLINED), ({7: UUID_TEXT}, TRUNCATED), ({8: other}, TRUNCATED)):
+        walk.walker.sign(signers)
+        assert walk.of(sent).end_reason == reason
+
+
 def test_the_end_of_the_batch_is_not_passed() -> None:
     sent, walk = Sent(), Walk()
     insert(insert(sent, 1), 2, number=2)
