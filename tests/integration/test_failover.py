@@ -337,6 +337,7 @@ def test_what_is_added_to_gtid_purged_during_a_run_is_remembered(pipeline: Pipel
     pipeline.settle()
     reached = committed(pipeline)
     assert reached.gtids is not None and added in reached.gtids and reached.read_empty == added
+    assert len([line for line in pipeline.lines if f"WARNING: {added} was added to gtid_purged" in line]) == 1
 
 
 def test_a_server_without_gtids_is_refused(pipeline: Pipeline, pair: Pair, database: str) -> None:

@@ -26,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_operations import (
 )
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import WriterResult
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
+from airflow_provider_mysql_cdc.cdc.drain.empty_transactions import unread_purged_line
 from airflow_provider_mysql_cdc.cdc.drain.failover import carried_history
 from airflow_provider_mysql_cdc.cdc.drain.joined_tables import note_joined_tables
 from airflow_provider_mysql_cdc.cdc.drain.kept_writer import KeptWriter
@@ -122,6 +123,8 @@ def begin_batch(
     if not offsets_checked:
         read_with_retries(cfg, log, partial(_require_available, cfg, plan))
     log(f"batch {plan.epoch}: {plan.start} -> {plan.end}, {plan.writers} writer(s)")
+    if line := unread_purged_line(cfg, plan.start):
+        log(line)
     if plan.epoch == 1:
         job.create_topics({})  # a stream without snapshot begins without a history topic
     history_topic = require_recorded_history(cfg, ledger)

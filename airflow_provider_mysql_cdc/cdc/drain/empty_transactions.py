@@ -154,6 +154,24 @@ def _lacks(wanted: GtidSet, before: GtidSet) -> bool:
     return not before.contains(wanted)
 
 
+def unread_purged_line(cfg: ConnectorConfig, start: BinlogOffset) -> str | None:
+    """Return the line of the log about what ``with_unread_purged`` has added to the start of a batch; None for nothing.
+
+    Args:
+        cfg: The connector's configuration.
+        start: The start.
+    """
+    added = GtidSet.parse(start.read_empty).subtract(GtidSet.parse(start.gtids)).of_sources(cfg.writes_rows_of)
+    if not start.gtids or not added:
+        return None
+    return (
+        f"WARNING: {shown_gtids(added)} was added to gtid_purged of the server: a dump, a clone or a backup was "
+        "loaded, or an errant transaction was settled. What these transactions, and the load itself, have changed in "
+        "captured tables is in no binlog file, and so in no topic: unless that is nothing, trigger mysql_cdc_verify "
+        "with repair=yes"
+    )
+
+
 def change_of_captured(cfg: ConnectorConfig, event: Event) -> str | None:
     """Return which captured table an event changes, or the statement that may change some; None where it does not.
 
