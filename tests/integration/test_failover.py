@@ -173,11 +173,11 @@ def lend(root: Any, gtid: str, *statements: str) -> None:
     execute(root, f"SET gtid_next='{gtid}'", *statements, "SET gtid_next='AUTOMATIC'")
 
 
-SKIPPED = (73, 74, 75)
+SKIPPED = (71, 73, 74, 75)
 
 
-def skip_on_replica(pipeline: Pipeline, pair: Pair, database: str) -> str:
-    """Skip INSERTs of three rows on the replica, drain them and a later one, and return their GTIDs."""
+def skip_on_replica(pipeline: Pipeline, pair: Pair, database: str, *, purged: bool) -> str:
+    """Skip INSERTs of four rows on the replica, drain them and a later one, and return their GTIDs."""
     root = pair.replica.root
     execute(pair.primary.root, "CREATE DATABASE elsewhere", "CREATE TABLE elsewhere.t (id INT)")
     pair.catch_up()
@@ -185,10 +185,14 @@ def skip_on_replica(pipeline: Pipeline, pair: Pair, database: str) -> str:
     insert(pair.primary.root, database, *SKIPPED)
     last = int(pair.primary.gtids.rpartition("-")[2])
     in_their_place = (("BEGIN", "COMMIT"), ("FLUSH PRIVILEGES",), ("INSERT INTO elsewhere.t VALUES (1)",))
-    for number, statements in enumerate(in_their_place, last - 2):
+    for number, statements in enumerate(in_their_place, last - 3):
         lend(root, f"{pair.primary.uuid}:{number}", *statements)
+    if purged:
+        execute(root, f"SET GLOBAL gtid_purged='+{pair.primary.uuid}:{last}'")
+    else:
+        lend(root, f"{pair.primary.uuid}:{last}", "FLUSH STATUS")
     execute(root, "FLUSH BINARY LOGS", "START REPLICA")
-    skipped = f"{pair.primary.uuid}:{last - 2}-{last}"
+    skipped = f"{pair.primary.uuid}:{last - 3}-{last}"
     insert(pair.primary.root, database, 76)
     pipeline.drain()
     return skipped
@@ -199,7 +203,7 @@ def test_a_transaction_that_was_skipped_on_the_replica_is_refused_and_repaired(
     pipeline: Pipeline, pair: Pair, database: str
 ) -> None:
     """By one under its GTID without its changes, in an earlier file; the one that was read last is there."""
-    skipped = skip_on_replica(pipeline, pair, database)
+    skipped = skip_on_replica(pipeline, pair, database, purged=True)
     pair.switch()
     insert(pair.primary.root, database, 77)
     follow(pipeline, pair)
@@ -238,7 +242,7 @@ def test_a_transaction_that_was_skipped_on_a_server_in_between_is_refused(
     pipeline: Pipeline, pair: Pair, pool: Pool, database: str
 ) -> None:
     """The server to which the stream moves has the empty one from the server on which it was made."""
-    skipped = skip_on_replica(pipeline, pair, database)
+    skipped = skip_on_replica(pipeline, pair, database, purged=False)
     pair.catch_up()
     with pool.lent(server_id="13") as server:
         last = Node(server)

@@ -175,7 +175,7 @@ def _find(
     if found.gtids.errant:
         raise _errant_error(conn, offset, stored, found)
     read = wanted.subtract(GtidSet.parse(read_empty)).of_sources(cfg.counts_gtid_source)
-    if skipped := read.subtract(read.subtract(found.skipped)):
+    if skipped := read.subtract(read.subtract(found.skipped.union(_never_logged(conn, executed, purged)))):
         raise _skipped_error(conn, offset, stored, skipped)
     if emptied := read.subtract(read.subtract(found.emptied)):
         require_reason_of_empty(conn, offset, emptied, note)
@@ -260,6 +260,16 @@ def _search_start(conn: Any, names: list[str], wanted: GtidSet, purged: GtidSet)
         return file, previous
     earlier = last_file(conn, names[: names.index(file)], lambda before: not before.contains(wanted))
     return earlier or (names[0], previous_gtids_of(conn, names[0]))
+
+
+def _never_logged(conn: Any, executed: GtidSet, purged: GtidSet) -> GtidSet:
+    """Return what was added to gtid_purged of a server behind transactions that it has logged.
+
+    What a dump or a clone brings lies before them: a clone begins with new binlog files (MySQL 9.7.4).
+    """
+    files = binary_logs(conn)
+    unlogged = purged.subtract(previous_gtids_of(conn, files[0][0])) if files else GtidSet()
+    return unlogged.behind_first_of(executed.subtract(unlogged))
 
 
 def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet, former_server: str) -> _Search:
@@ -415,8 +425,9 @@ def _skipped_error(conn: Any, offset: BinlogOffset, stored: GtidSet, skipped: Gt
         conn,
         offset,
         f"it has executed {shown_gtids(skipped)} as empty transactions, or with changes of no captured table, on "
-        "another server than the one they come from, as somebody makes them who skips a transaction (SET gtid_next), "
-        "and the stream has not read them so: their changes may be in the topics, and not in its tables",
+        "another server than the one they come from, or has them in gtid_purged without having logged them, as somebody "
+        "leaves it who skips a transaction (SET gtid_next, SET GLOBAL gtid_purged), and the stream has not read them "
+        "so: their changes may be in the topics, and not in its tables",
         "let database.hostname lead to a server that has executed them; or continue with what this one has: "
         + reset_remedy(stored),
     )

@@ -112,6 +112,21 @@ class GtidSet:
         """
         return GtidSet({tsid: intervals for tsid, intervals in self.sets.items() if wanted(tsid[0])})
 
+    def behind_first_of(self, other: GtidSet) -> GtidSet:
+        """Return the GTIDs of the set with a higher number than the lowest of their server in another set.
+
+        Args:
+            other: The other set, which holds none of them.
+        """
+        lowest = {tsid: intervals[0][0] for tsid, intervals in other.sets.items()}
+        return GtidSet._from_intervals(
+            {
+                tsid: [interval for interval in intervals if interval[0] > lowest[tsid]]
+                for tsid, intervals in self.sets.items()
+                if tsid in lowest
+            }
+        )
+
     def newest(self, most: int) -> GtidSet:
         """Return the set with as many intervals; what it loses are the lowest numbers of who has most of them.
 

@@ -53,6 +53,12 @@ def test_union_subtract_contains() -> None:
     assert left.contains("") and not GtidSet() and left
 
 
+def test_what_stands_behind_the_first_one_of_another_set() -> None:
+    logged = GtidSet.parse(f"{A}:31-49:51-60:blue:1")
+    unlogged = GtidSet.parse(f"{A}:1-30:50:61:blue:3:red:7,{B}:1-9")
+    assert str(unlogged.behind_first_of(logged)) == f"{A}:50:61:blue:3"
+
+
 def test_add_returns_a_new_set() -> None:
     old = GtidSet.parse(f"{A}:1-2")
     assert str(old.add(f"{A}:3")) == f"{A}:1-3" and str(old) == f"{A}:1-2"
