@@ -8,51 +8,39 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import urllib.parse
 from pathlib import Path
 from typing import TextIO
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.debezium import stopped
-from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import (
-    DebeziumOffset,
-    offset_key,
-    rest_document,
-    rest_offset,
-    with_offset,
-)
-from airflow_provider_mysql_cdc.cdc.debezium.connector_history import ConnectorStatement, read_statements
+from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import offset_key, rest_document, with_offset
+from airflow_provider_mysql_cdc.cdc.debezium.connect_rest import ConnectRest
 from airflow_provider_mysql_cdc.cdc.debezium.export_connector import (
     ExportedStream,
     export_stream,
     write_history,
     write_offset,
 )
-from airflow_provider_mysql_cdc.cdc.debezium.import_connector import ConnectorState, Takeover, plan_takeover, take_over
-from airflow_provider_mysql_cdc.cdc.debezium.sources import (
-    history_of_file,
-    history_of_topic,
-    offset_of_file,
-    offset_of_topic,
-    read_file,
-    table_ends,
+from airflow_provider_mysql_cdc.cdc.debezium.import_request import (
+    OWN_SUFFIX,
+    ConnectorPlaces,
+    StreamOfConnector,
+    import_connector,
 )
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError, NoOffsetError
+from airflow_provider_mysql_cdc.cdc.debezium.sources import read_file, write_signals_read
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.replaced_file import replace_bytes
 from airflow_provider_mysql_cdc.commands.stream_options import (
     add_stream_options,
     as_server,
     command_owner,
     confirmed_config,
-    connector_name,
     open_store,
     read_config,
 )
 
 _HISTORY = F.HISTORY_KAFKA_TOPIC.name
-_OWN_SUFFIX = ".mysql-cdc"
 
 
 def add_import_arguments(parser: argparse.ArgumentParser) -> None:
@@ -122,7 +110,7 @@ def _add_own_history(group: argparse._ArgumentGroup) -> None:
         "--history-topic",
         metavar="TOPIC",
         help=f"topic of this stream's own history, if {_HISTORY} names the connector's (default: that name and "
-        f"{_OWN_SUFFIX})",
+        f"{OWN_SUFFIX})",
     )
 
 
@@ -150,88 +138,29 @@ def run_import(arguments: argparse.Namespace, out: TextIO) -> int:
     """
     with as_server():
         given = read_config(arguments) if arguments.dry_run else confirmed_config(arguments)
-        own = _own_history(arguments, given)
-        statements = _statements(arguments, given)
-        cfg = read_config(arguments, own) if own else given
-        name = arguments.connector_name or connector_name(arguments)
-        checked = _require_stopped(arguments, cfg, name)
-        offset = _offset(arguments, cfg, name)  # that of a connector which does not write any more
-
-        def plan(at_server: ConnectorConfig) -> Takeover:
-            state = ConnectorState(offset, statements)
-            return plan_takeover(at_server, state, _log, trusts_offset=arguments.trust_offset)
-
-        if arguments.dry_run:
-            takeover = plan(cfg)
-        else:
-            owner = command_owner("import-debezium", "take-over")
-            takeover = take_over(cfg, open_store(arguments, cfg.topic_prefix), owner, _log, plan)
-    document = {
-        "topic.prefix": cfg.topic_prefix,
-        "connector": name,
-        "connector_offset": f"{offset} ({offset.where})",
-        "stopped": checked,
-        **takeover.to_json(),
-        "set": own,
-        "stored": not arguments.dry_run,
-    }
+        document = import_connector(
+            given,
+            _places(arguments),
+            None if arguments.dry_run else open_store(arguments, given.topic_prefix),
+            command_owner("import-debezium", "take-over"),
+            _log,
+            trusts_offset=arguments.trust_offset,
+            ignores_dumps=arguments.ignore_dumps,
+        )
     print(json.dumps(document, indent=2), file=out)
     return 0
 
 
-def _own_history(arguments: argparse.Namespace, cfg: ConnectorConfig) -> dict[str, str]:
-    """Return the property that names this stream's own history, where the configuration names the connector's."""
-    if arguments.history_topic:
-        return {_HISTORY: arguments.history_topic}
-    return {} if history_of_topic(cfg, cfg.history_topic) is None else {_HISTORY: f"{cfg.history_topic}{_OWN_SUFFIX}"}
-
-
-def _statements(arguments: argparse.Namespace, cfg: ConnectorConfig) -> list[ConnectorStatement] | None:
-    if arguments.debezium_history_file:
-        return list(read_statements(history_of_file(arguments.debezium_history_file), cfg.topic_prefix))
-    topic = arguments.debezium_history_topic or cfg.history_topic
-    values = history_of_topic(cfg, topic)
-    if values is None and arguments.debezium_history_topic:
-        raise ConfigError(
-            "this is not the schema history of a connector",
-            where=f"topic {topic}",
-            why="it does not exist, is empty, or is this stream's own",
-            remedy="name the topic of the connector's schema.history.internal.kafka.topic, or leave the option out",
-        )
-    return None if values is None else list(read_statements(values, cfg.topic_prefix))
-
-
-def _offset(arguments: argparse.Namespace, cfg: ConnectorConfig, name: str) -> DebeziumOffset:
-    if arguments.offsets_topic:
-        return offset_of_topic(cfg, arguments.offsets_topic, name)
-    if arguments.offsets_file:
-        return offset_of_file(cfg, arguments.offsets_file, name)
-    if not arguments.connect_url or not name:
-        raise ConfigError(
-            "it is not said where the connector's offset is",
-            remedy="give --connect-url and the connector's name, --offsets-topic or --offsets-file",
-        )
-    where = f"{arguments.connect_url}/connectors/{name}/offsets"
-    answer = stopped.get_json(arguments.connect_url, f"connectors/{urllib.parse.quote(name, safe='')}/offsets")
-    if answer is None:
-        raise NoOffsetError(
-            "Kafka Connect does not know the connector",
-            where=where,
-            remedy="check --connector-name; if it was deleted, its offset is still in the topic of the worker's "
-            "offset.storage.topic: give --offsets-topic",
-        )
-    return rest_offset(answer, cfg.topic_prefix, where)
-
-
-def _require_stopped(arguments: argparse.Namespace, cfg: ConnectorConfig, name: str) -> list[str]:
-    """Check that the connector is stopped; return what says so."""
-    if arguments.connect_url:
-        return [stopped.require_stopped(arguments.connect_url, name)]
-    checked = [stopped.require_still(lambda: (str(_offset(arguments, cfg, name)), table_ends(cfg)), stopped.WATCH_S)]
-    if not arguments.ignore_dumps:
-        with connect(cfg.connection_settings()) as conn:
-            checked.append(stopped.require_no_dump(conn, cfg[F.DATABASE_USER], stopped.DUMP_WAIT_S))
-    return checked
+def _places(arguments: argparse.Namespace) -> ConnectorPlaces:
+    return ConnectorPlaces(
+        name=arguments.connector_name or "",
+        connect=ConnectRest.at(arguments.connect_url) if arguments.connect_url else None,
+        offsets_topic=arguments.offsets_topic or "",
+        offsets_file=arguments.offsets_file or "",
+        history_topic=arguments.debezium_history_topic or "",
+        history_file=arguments.debezium_history_file or "",
+        own_history=arguments.history_topic or "",
+    )
 
 
 def run_export(arguments: argparse.Namespace, out: TextIO) -> int:
@@ -244,17 +173,17 @@ def run_export(arguments: argparse.Namespace, out: TextIO) -> int:
     Raises:
         CdcError: The stream cannot be given back.
     """
+    places = _places(arguments)
     with as_server():
         given = read_config(arguments) if arguments.dry_run else confirmed_config(arguments)
-        own = _own_history(arguments, given)
-        cfg = read_config(arguments, own) if own else given
-        history = arguments.debezium_history_topic or (given.history_topic if own else "")
-        name = arguments.connector_name or connector_name(arguments)
+        stream = StreamOfConnector.of(given, places)
+        cfg, name = stream.cfg, places.name or str(given[F.NAME] or "")
+        history = places.history_topic or (given.history_topic if stream.set else "")
         store = open_store(arguments, cfg.topic_prefix)
         exported = export_stream(cfg, store, command_owner("export-debezium", "give-back"), _log)
         if not arguments.dry_run:
-            if arguments.connect_url:
-                _log(stopped.require_stopped(arguments.connect_url, name))
+            if places.connect is not None:
+                _log(stopped.require_stopped(places.connect, name, cfg.topic_prefix).text)
             _write(arguments, cfg, name, history, exported)
     json.dump(rest_document(exported.offset, cfg.topic_prefix), out, indent=2)
     print(file=out)
@@ -276,6 +205,9 @@ def _write(
             remedy="give --debezium-history-topic, the topic of the connector's JSON or a new one, or "
             "--debezium-history-file",
         )
+    if exported.signals is not None:
+        write_signals_read(cfg, exported.signals)
+        _log(f"group {cfg[F.SIGNAL_KAFKA_GROUP_ID]} goes on at offset {exported.signals} of the signal topic")
     if not (arguments.offsets_topic or arguments.offsets_file):
         return
     if not name:

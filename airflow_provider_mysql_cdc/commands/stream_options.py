@@ -99,18 +99,6 @@ def _file_properties(path: str) -> dict[str, Any]:
         raise ConfigError(error.what, where=error.where or path, why=error.why, remedy=error.remedy) from None
 
 
-def connector_name(arguments: argparse.Namespace) -> str:
-    """Return the name of the connector whose JSON the options name; empty where it has none.
-
-    Args:
-        arguments: The parsed command line.
-
-    Raises:
-        ConfigError: The file cannot be read.
-    """
-    return str(_file_properties(arguments.properties).get("name") or "") if arguments.properties else ""
-
-
 def read_config(arguments: argparse.Namespace, more: Mapping[str, str] = MappingProxyType({})) -> ConnectorConfig:
     """Return the configuration of the stream that the options name.
 

@@ -14,7 +14,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.debezium.java_map import MAGIC, read_byte_map, write_byte_map
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, NoOffsetError, StateError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, standard_text
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 
 _STOP = "start the connector again, wait until it {}, stop it (PUT /connectors/NAME/stop), and import again"
 _FINISHED_SNAPSHOTS = ("", "false", "INCREMENTAL")
@@ -45,6 +45,15 @@ class DebeziumOffset:
     def __str__(self) -> str:
         inside = f", event {self.event}, row {self.row}" if self.event or self.row else ""
         return f"{self.file}:{self.pos}{inside}"
+
+    def is_before(self, file: str, pos: int) -> bool:
+        """Return whether a place of the same binlog is behind this one.
+
+        Args:
+            file: Its file.
+            pos: Its position.
+        """
+        return (file_number(self.file), self.pos) < (file_number(file), pos)
 
 
 def read_offset(offset: object, where: str) -> DebeziumOffset:
@@ -138,23 +147,22 @@ def offset_key(connector: str, prefix: str) -> bytes:
     return json.dumps([connector, {"server": prefix}], separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def names_connector(key: bytes | None, connector: str, prefix: str) -> bool:
-    """Return whether a key is that of a connector's offset, also with a schema around it, as older workers write it.
+def connector_of(key: bytes | None, prefix: str) -> str | None:
+    """Return the name of the connector whose offset has a key, also with a schema around it, as older workers write it.
 
     Args:
         key: The key.
-        connector: The connector's name; empty for any.
-        prefix: ``topic.prefix``.
+        prefix: ``topic.prefix``; None is returned for other connectors.
     """
     try:
         parsed = json.loads(key or b"")
     except ValueError:
-        return False
+        return None
     if isinstance(parsed, Mapping):
         parsed = parsed.get("payload")
     if not isinstance(parsed, list) or len(parsed) != 2 or not isinstance(parsed[1], Mapping):
-        return False
-    return parsed[1].get("server") == prefix and connector in ("", parsed[0])
+        return None
+    return str(parsed[0]) if parsed[1].get("server") == prefix else None
 
 
 def stored_offset(
@@ -164,22 +172,33 @@ def stored_offset(
 
     Args:
         entries: Keys and values, in order.
-        connector: The connector's name; empty for any.
+        connector: The connector's name; empty for the only one of this prefix.
         prefix: ``topic.prefix``.
         where: The topic or file.
 
     Raises:
         NoOffsetError: There is none, or its snapshot is not complete.
-        ConfigError: It is of no MySQL connector.
+        ConfigError: It is of no MySQL connector, or several have one.
     """
-    found, others = None, set[str]()
+    offsets, others = dict[str, bytes | None](), set[str]()
     for key, value in entries:
-        if names_connector(key, connector, prefix):
-            found = value
+        if (name := connector_of(key, prefix)) is not None:
+            offsets[name] = value
         elif key:
             others.add(key.decode("utf-8", "replace")[:200])
+    names = sorted(name for name, value in offsets.items() if value is not None)
+    if not connector and len(names) > 1:
+        raise ConfigError(
+            "several connectors of this topic.prefix have an offset there",
+            where=f"{where}: topic.prefix {prefix}",
+            why=f"they are {', '.join(names[:10])}",
+            remedy="give the name of the one to take over (--connector-name)",
+        )
+    found = offsets.get(connector or next(iter(names), ""))
     if found is None:
-        raise _missing(connector, prefix, where, f"it has {', '.join(sorted(others)[:5])}" if others else "it is empty")
+        others |= {json.dumps([name, {"server": prefix}]) for name in names}
+        why = f"it has {', '.join(sorted(others)[:5])}" if others else "it is empty"
+        raise _missing(connector, prefix, where, "it was deleted there" if connector in offsets else why)
     try:
         offset = json.loads(found)
     except ValueError as error:

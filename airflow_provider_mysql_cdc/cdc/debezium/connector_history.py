@@ -1,25 +1,30 @@
 """The schema history of a Debezium connector: read its structures, and write those of this stream in its form.
 
 The members are those of Debezium 1.9 to 3.x: ``source``, ``position``, ``databaseName``, ``ddl``, ``tableChanges``; of
-a file each line is a record. The statements are used, because older versions describe columns otherwise.
+a file each line is a record. The statements are used, because older versions describe columns otherwise. Records that
+this stream has written there have no statement of a table, and ``structure`` and ``part`` of its own history.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DdlParseError
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DamagedRecordError, DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, same_base
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.schema.description_part import DescriptionPart
 from airflow_provider_mysql_cdc.cdc.schema.full_description import describe_all
+from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
+from airflow_provider_mysql_cdc.cdc.schema.stored_structure import read_structure
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,9 @@ class ConnectorStatement:
         gtids: What the server had executed before it; None without GTIDs.
         in_snapshot: Whether a snapshot has read it.
         where: Topic and offset, or file and line.
+        changes: Tables that it changed, which counts where there is no text: a signal has described them.
+        structure: A table as this stream has described it.
+        part: Its part in such a description.
     """
 
     db: str
@@ -43,6 +51,36 @@ class ConnectorStatement:
     gtids: str | None
     in_snapshot: bool
     where: str
+    changes: tuple[dict[str, Any], ...] = ()
+    structure: Table | None = None
+    part: DescriptionPart | None = None
+
+    def apply_to(self, cfg: ConnectorConfig, state: SchemaState, context: DdlContext) -> SchemaState:
+        """Return the structures behind it.
+
+        Args:
+            cfg: The connector's configuration.
+            state: Structures before it.
+            context: Settings of the server's sessions; the history does not have those of each statement.
+
+        Raises:
+            DdlParseError: It is about a captured table, and not understood.
+            SchemaError: A description is damaged.
+        """
+        record = HistoryRecord(
+            cfg.topic_prefix,
+            BinlogOffset(self.file, self.pos),
+            0,
+            0,
+            self.db,
+            self.ddl,
+            replace(context, default_db=self.db),
+            self.changes,
+            structure=self.structure,
+            part=self.part,
+        )
+        starts = self.part is not None and self.part.records > 0
+        return record.apply_to(SchemaState() if starts else state, cfg.needs_schema)
 
     def is_before(self, cfg: ConnectorConfig, offset: BinlogOffset) -> bool:
         """Return whether it is part of the structures at an offset (Debezium 3.6.1, ``HistoryRecordComparator``).
@@ -83,7 +121,8 @@ def read_statements(values: Iterable[tuple[str, bytes | None]], prefix: str) -> 
             server, file, pos = source["server"], str(position["file"]), int(position["pos"])
             file_number(file)
             gtids, in_snapshot = position.get("gtids"), bool(position.get("snapshot"))
-        except (ValueError, KeyError, TypeError) as error:
+            changes, structure, part = _described(record)
+        except (ValueError, KeyError, TypeError, AttributeError, DamagedRecordError) as error:
             raise ConfigError(
                 "this is not the schema history of a Debezium connector for MySQL",
                 where=where,
@@ -92,7 +131,22 @@ def read_statements(values: Iterable[tuple[str, bytes | None]], prefix: str) -> 
                 "database.history.kafka.topic), or the file of schema.history.internal.file.filename",
             ) from None
         if server == prefix and isinstance(ddl := record.get("ddl"), str):
-            yield ConnectorStatement(str(record.get("databaseName") or ""), ddl, file, pos, gtids, in_snapshot, where)
+            db = str(record.get("databaseName") or "")
+            described = () if ddl.strip() else changes
+            yield ConnectorStatement(db, ddl, file, pos, gtids, in_snapshot, where, described, structure, part)
+
+
+def _described(
+    record: Mapping[str, Any],
+) -> tuple[tuple[dict[str, Any], ...], Table | None, DescriptionPart | None]:
+    """Return what a record describes without a statement."""
+    changes = tuple(dict(change) for change in record.get("tableChanges") or ())
+    structure, part = record.get("structure"), record.get("part")
+    return (
+        changes,
+        None if structure is None else read_structure(Members(structure)),
+        None if part is None else DescriptionPart.from_members(Members(part)),
+    )
 
 
 def structures_at(
@@ -114,15 +168,32 @@ def structures_at(
         if not statement.is_before(cfg, offset):
             continue
         try:
-            state = apply_ddl(
-                state, statement.ddl, replace(context, default_db=statement.db), captures=cfg.needs_schema
-            ).state
+            state = statement.apply_to(cfg, state, context)
         except DdlParseError as error:
             if not cfg[F.SKIP_UNPARSEABLE_DDL]:
                 raise DdlParseError(
                     error.what, where=f"{statement.where}: {statement.ddl[:200]}", why=error.why, remedy=error.remedy
                 ) from error
     return state
+
+
+def all_tables(
+    cfg: ConnectorConfig, statements: Iterable[ConnectorStatement], context: DdlContext
+) -> dict[TableId, None]:
+    """Return the tables that a connector's history ever had: the topics of those that are gone have records, too.
+
+    Args:
+        cfg: The connector's configuration.
+        statements: From ``read_statements``.
+        context: Settings of the server's sessions.
+    """
+    state, found = SchemaState(), dict[TableId, None]()
+    for statement in statements:
+        with suppress(DdlParseError):
+            after = statement.apply_to(cfg, state, context)
+            found |= dict.fromkeys(after.tables.keys() - state.tables.keys())
+            state = after
+    return found
 
 
 def different_tables(cfg: ConnectorConfig, stored: SchemaState, server: SchemaState) -> dict[TableId, str]:
@@ -175,4 +246,5 @@ def _record(record: Mapping[str, Any], offset: BinlogOffset) -> dict[str, Any]:
         "databaseName": record["databaseName"],
         "ddl": record["ddl"],
         "tableChanges": record["tableChanges"],
+        **{name: record[name] for name in ("structure", "part") if name in record},
     }

@@ -11,12 +11,14 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import SIGNAL_OFFSET_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.commit.takeover import read_as_planner
+from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import names_connector, offset_key, written_offset
+from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import connector_of, offset_key, written_offset
 from airflow_provider_mysql_cdc.cdc.debezium.connector_history import history_values
 from airflow_provider_mysql_cdc.cdc.debezium.sources import offset_records
 from airflow_provider_mysql_cdc.cdc.debezium.stopped import require_finished_batch
@@ -30,6 +32,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_of
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
+from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import SignalOffsets
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, existing_topics
@@ -43,11 +46,13 @@ class ExportedStream:
         offset: Its offset, as Kafka Connect stores it.
         history: Values of records for its schema history.
         at: This stream's offset.
+        signals: How far the Kafka signal topic is read; None where it is not.
     """
 
     offset: Mapping[str, Any]
     history: list[bytes]
     at: BinlogOffset
+    signals: int | None = None
 
 
 def export_stream(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log) -> ExportedStream:
@@ -84,7 +89,16 @@ def export_stream(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log
             offset = check_available(conn, cfg.connection_settings(), state.committed)
         structures = load_schema_state(cfg, until=offset, epoch=state.epoch + 1)
     log(f"the connector will go on from {offset}, with {len(structures.tables)} table(s)")
-    return ExportedStream(written_offset(offset, int(time.time())), history_values(cfg, structures, offset), offset)
+    history = history_values(cfg, structures, offset)
+    return ExportedStream(written_offset(offset, int(time.time())), history, offset, _signals_read(cfg, ledger))
+
+
+def _signals_read(cfg: ConnectorConfig, ledger: LedgerState) -> int | None:
+    stored = ledger.other_records.get(SIGNAL_OFFSET_KEY)
+    if stored is None or not cfg.accepts_signals_from("kafka"):
+        return None
+    read = SignalOffsets.from_json(stored)
+    return read.offsets.get(0) if read.topic == cfg[F.SIGNAL_KAFKA_TOPIC] else None
 
 
 def _require_nothing_open(ledger: LedgerState, offset: BinlogOffset) -> None:
@@ -159,7 +173,7 @@ def write_offset(cfg: ConnectorConfig, topic: str, connector: str, exported: Exp
     """
     records = offset_records(cfg, topic)
     info = existing_topics(make_admin(cfg.kafka_settings("admin")), [topic])[topic]
-    own = [r for r in records if names_connector(r.key, connector, cfg.topic_prefix)]
+    own = [r for r in records if connector_of(r.key, cfg.topic_prefix) == connector]
     # Compaction and Kafka Connect compare keys within a partition.
     key = own[-1].key if own and own[-1].key is not None else offset_key(connector, cfg.topic_prefix)
     partition = own[-1].partition if own else partition_of(key, info.partitions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
@@ -23,10 +23,11 @@ from airflow_provider_mysql_cdc.cdc.debezium.binlog_place import find_start, fin
 from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import DebeziumOffset, require_no_incremental
 from airflow_provider_mysql_cdc.cdc.debezium.connector_history import (
     ConnectorStatement,
+    all_tables,
     different_tables,
     structures_at,
 )
-from airflow_provider_mysql_cdc.cdc.debezium.sources import committed_offset
+from airflow_provider_mysql_cdc.cdc.debezium.sources import signals_read
 from airflow_provider_mysql_cdc.cdc.debezium.stopped import require_finished_batch
 from airflow_provider_mysql_cdc.cdc.debezium.topic_ends import LastRecord, TopicEnds, require_partition
 from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import schema_records
@@ -120,21 +121,22 @@ def plan_takeover(
         start = find_start(cfg, conn, offset)
         log(f"the connector's offset is {offset}; the stream begins at the transaction boundary {start.offset}")
         definitions = read_definitions(conn, cfg, captured_tables(conn, cfg))
-        tables = [*definitions.tables]
         state, notes = _structures(cfg, connector, definitions, start.offset)
-        if state is not None:
-            tables = [*dict.fromkeys([*tables, *state.tables])]
-        topics = TopicEnds(cfg, trusts_offset=trusts_offset)
+        tables = dict.fromkeys(definitions.tables)
+        if state is not None and connector.statements is not None:
+            tables |= all_tables(cfg, connector.statements, ddl_context(definitions))
+        topics = TopicEnds(cfg, offset, trusts_offset=trusts_offset)
         last = topics.read([*dict.fromkeys(topics_of_tables(cfg, tables).values())])
         taken = find_written(cfg, conn, offset, start, last, trusts_offset=trusts_offset)
         _require_partitions(taken, last, topics.partitions)
-    return Takeover(taken, state, notes)
+        taken = replace(taken, boundary_partitions=topics.boundary_partitions)
+    return Takeover(taken, state, (*notes, *_signal_notes(cfg)))
 
 
 def _require_partitions(taken: TakenOver, last: Sequence[LastRecord], partitions: Mapping[str, int]) -> None:
     for record in last:
         place = taken.ends.get(record.topic, {}).get(record.partition)
-        if place is not None and place > taken.reached and not record.transaction_id:
+        if place is not None and (place > taken.reached or record.transaction_id):
             require_partition(record, partitions[record.topic])
 
 
@@ -205,7 +207,7 @@ def take_over(
         now_ms = time.time_ns() // 1_000_000
         ledger = job.begin(
             reset_plan(epoch, start, owner, now_ms, gapless=True),
-            [job.record(TAKEN_OVER_KEY, takeover.taken.to_json()), *_signal_records(cfg, job)],
+            [job.record(TAKEN_OVER_KEY, takeover.taken.to_json()), *_signal_records(cfg, job, before)],
         )
         accept_topics(cfg, job, ledger)
         store.save(reconcile(stored, ledger, at_ms=now_ms).state, stored)
@@ -213,16 +215,31 @@ def take_over(
     return takeover
 
 
-def _signal_records(cfg: ConnectorConfig, job: JobLedger) -> list[SideRecord]:
-    """Return the ledger record of how far the connector has read the Kafka signal topic; none where it has not."""
-    if not cfg.accepts_signals_from("kafka"):
-        return []
-    topic, settings = str(cfg[F.SIGNAL_KAFKA_TOPIC]), cfg.signal_kafka_settings()
-    read = committed_offset(settings, topic, str(cfg[F.SIGNAL_KAFKA_GROUP_ID]))
+def _signal_records(cfg: ConnectorConfig, job: JobLedger, before: LedgerState | None) -> list[SideRecord]:
+    """Return the ledger record of how far the connector has read the Kafka signal topic; none where it has not.
+
+    A stream that was given back may have read more than the connector has.
+    """
+    read = signals_read(cfg)
     if read is None:
         return []
-    offsets = SignalOffsets(topic, topic_id(make_admin(settings), topic), {0: read})
+    topic = str(cfg[F.SIGNAL_KAFKA_TOPIC])
+    offsets = SignalOffsets(topic, topic_id(make_admin(cfg.signal_kafka_settings()), topic), {0: read})
+    stored = (before or LedgerState()).other_records.get(SIGNAL_OFFSET_KEY)
+    own = SignalOffsets.from_json(stored) if stored is not None else None
+    if own is not None and (own.topic, own.topic_id) == (topic, offsets.topic_id) and own.offsets.get(0, 0) >= read:
+        return []
     return [job.record(SIGNAL_OFFSET_KEY, offsets.to_json())]
+
+
+def _signal_notes(cfg: ConnectorConfig) -> tuple[str, ...]:
+    if not cfg.accepts_signals_from("kafka") or signals_read(cfg) is not None:
+        return ()
+    text = (
+        f"the connector's group {cfg[F.SIGNAL_KAFKA_GROUP_ID]} has stored no offset of the signal topic "
+        f"{cfg[F.SIGNAL_KAFKA_TOPIC]}: the stream begins where a connector would that is started for the first time"
+    )
+    return (text,)
 
 
 def _unfinished(stored: StoredState | None, ledger: LedgerState | None) -> object:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
 
+from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import DebeziumOffset, offset_in_file, stored_offset
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError
@@ -36,12 +37,12 @@ def offset_of_topic(cfg: ConnectorConfig, topic: str, connector: str) -> Debeziu
         NoOffsetError: There is none, or its snapshot is not complete.
         SinkError: Kafka cannot be read.
     """
-    records = sorted(offset_records(cfg, topic), key=lambda r: (r.timestamp_ms, r.partition, r.offset))
+    records = offset_records(cfg, topic)
     return stored_offset(((r.key, r.value) for r in records), connector, cfg.topic_prefix, f"topic {topic}")
 
 
 def offset_records(cfg: ConnectorConfig, topic: str) -> list[TopicRecord]:
-    """Return all records of the topic in which Kafka Connect stores offsets.
+    """Return the last record of each key in the topic in which Kafka Connect stores offsets, the newest last.
 
     Args:
         cfg: The connector's configuration.
@@ -50,7 +51,9 @@ def offset_records(cfg: ConnectorConfig, topic: str) -> list[TopicRecord]:
     Raises:
         SinkError: Kafka cannot be read.
     """
-    return list(read_topic_committed(cfg.kafka_settings("consumer"), topic))
+    # Within a partition the order counts, whatever the clocks of the workers said.
+    last = {(r.partition, r.key): r for r in read_topic_committed(cfg.kafka_settings("consumer"), topic)}
+    return sorted(last.values(), key=lambda r: r.timestamp_ms)
 
 
 def read_file(path: str) -> bytes:
@@ -128,25 +131,48 @@ def _lines(path: str) -> Iterator[tuple[str, bytes]]:
             yield f"{path}, line {number}", line
 
 
-def committed_offset(settings: Mapping[str, Any], topic: str, group: str) -> int | None:
-    """Return how far a consumer group has read the first partition of a topic; None where it has stored nothing.
+def signals_read(cfg: ConnectorConfig) -> int | None:
+    """Return how far a connector has read the Kafka signal topic, of which it reads one partition; None for not at all.
 
     Args:
-        settings: Settings of a consumer.
-        topic: The topic.
-        group: The group.
+        cfg: The connector's configuration.
 
     Raises:
         SinkError: Kafka cannot be read.
     """
-    consumer = make_consumer(settings, group, lambda error: None)
+    if not cfg.accepts_signals_from("kafka"):
+        return None
+    [partition] = _of_signal_group(cfg, lambda consumer, of: consumer.committed([of], timeout=_TIMEOUT_S))
+    return partition.offset if partition.offset >= 0 else None
+
+
+def write_signals_read(cfg: ConnectorConfig, offset: int) -> None:
+    """Store how far the Kafka signal topic is read, where a connector looks for it.
+
+    Args:
+        cfg: The connector's configuration.
+        offset: The next offset to read.
+
+    Raises:
+        SinkError: Kafka refuses.
+    """
+
+    def commit(consumer: Any, of: TopicPartition) -> Any:
+        of.offset = offset
+        return consumer.commit(offsets=[of], asynchronous=False)
+
+    _of_signal_group(cfg, commit)
+
+
+def _of_signal_group(cfg: ConnectorConfig, call: Callable[[Any, TopicPartition], Any]) -> Any:
+    group = str(cfg[F.SIGNAL_KAFKA_GROUP_ID])
+    consumer = make_consumer(cfg.signal_kafka_settings(), group, lambda error: None)
     try:
-        [partition] = consumer.committed([TopicPartition(topic, 0)], timeout=_TIMEOUT_S)
+        return call(consumer, TopicPartition(str(cfg[F.SIGNAL_KAFKA_TOPIC]), 0))
     except KafkaException as error:
-        raise to_sink_error(error.args[0], "while reading a group's offset", where=f"group {group}") from None
+        raise to_sink_error(error.args[0], "while asking for a group's offset", where=f"group {group}") from None
     finally:
         consumer.close()
-    return partition.offset if partition.offset >= 0 else None
 
 
 def table_ends(cfg: ConnectorConfig) -> dict[str, dict[int, int]]:

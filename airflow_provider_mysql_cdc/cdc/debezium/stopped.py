@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_dicts
+from airflow_provider_mysql_cdc.cdc.debezium.connect_rest import ConnectRest
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, RunInProgressError, StateError
 
-_TIMEOUT_S = 15.0
 _ENDED = "STOPPED"
 WATCH_S = 12.0
 """Seconds for which offset and topics must not move; a worker stores offsets each 10 to 60 s, and records at once."""
@@ -24,69 +20,73 @@ DUMP_WAIT_S = 60.0
 """Seconds within which the server sends Debezium a heartbeat: 0.8 of connect.keep.alive.interval.ms, a minute."""
 
 
-def get_json(url: str, path: str) -> Any:
-    """Return the answer of Kafka Connect's REST interface; None where it does not know the connector.
+@dataclass(frozen=True, slots=True)
+class StoppedConnector:
+    """Say which connector is stopped.
 
     Args:
-        url: Its address.
-        path: The path of the request.
-
-    Raises:
-        ConfigError: It is no address of this kind, or Kafka Connect does not answer.
+        name: Its name; empty where Kafka Connect does not have it, and nobody gave one.
+        text: What says that it is stopped; empty where Kafka Connect does not have it.
     """
-    where = f"{url.rstrip('/')}/{path}"
-    if not where.startswith(("http://", "https://")):
-        raise ConfigError("this is not an address of Kafka Connect", where=url, remedy="write it as http://HOST:8083")
-    try:
-        with urllib.request.urlopen(where, timeout=_TIMEOUT_S) as answer:
-            return json.load(answer)
-    except urllib.error.HTTPError as error:
-        if error.code == 404:
-            return None
-        raise _no_answer(where, f"HTTP {error.code}: {error.read(500).decode('utf-8', 'replace')}") from None
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        raise _no_answer(where, str(error)) from None
+
+    name: str
+    text: str = ""
 
 
-def _no_answer(where: str, why: str) -> ConfigError:
-    return ConfigError(
-        "Kafka Connect does not answer as its REST interface does",
-        where=where,
-        why=why,
-        remedy="check --connect-url; without it, give the offset by --offsets-topic or --offsets-file. GET "
-        "/connectors/NAME/offsets needs Kafka Connect 3.6 or later",
-    )
-
-
-def require_stopped(url: str, connector: str) -> str:
-    """Check that Kafka Connect has stopped a connector, or does not have it; return what it says.
+def require_stopped(connect: ConnectRest, name: str, prefix: str) -> StoppedConnector:
+    """Check that all connectors are stopped that write a stream's topics, whatever they are called.
 
     Args:
-        url: Address of its REST interface.
-        connector: The connector's name.
+        connect: Kafka Connect.
+        name: The connector's name; empty for the only one.
+        prefix: ``topic.prefix``.
 
     Raises:
-        RunInProgressError: The connector is running, or may run again at any time.
-        ConfigError: Kafka Connect does not answer.
+        RunInProgressError: One is running, or may run again at any time.
+        ConfigError: Kafka Connect does not answer, or has the connector under another name.
     """
-    status = get_json(url, f"connectors/{urllib.parse.quote(connector, safe='')}/status")
-    if status is None:
-        return f"Kafka Connect at {url} has no connector {connector}"
-    state = _member(_member(status, "connector"), "state")
-    tasks = [_member(task, "state") for task in status.get("tasks") or ()]
-    if state != _ENDED or tasks:
+    answer = connect.get(f"{connect.url}/connectors?expand=status&expand=info")
+    if not isinstance(answer, Mapping):
+        raise ConfigError(
+            "this is not the REST interface of Kafka Connect", where=connect.url, remedy="check --connect-url"
+        )
+    found = sorted(of for of, entry in answer.items() if of == name or _prefix(entry) == prefix)
+    for connector in found:
+        _require_stopped(connect, connector, _member(answer[connector], "status"))
+    if not found:
+        return StoppedConnector(name)
+    if name not in found and (name or len(found) > 1):
+        raise ConfigError(
+            "Kafka Connect has the connector under another name",
+            where=f"{connect.url}, topic.prefix {prefix}",
+            why=f"it has {', '.join(found)}" + (f", and no {name}" if name else ""),
+            remedy=f"give --connector-name {found[0]}" if len(found) == 1 else "give --connector-name",
+        )
+    return StoppedConnector(name or found[0], f"Kafka Connect says that connector {', '.join(found)} is STOPPED")
+
+
+def _prefix(entry: object) -> object:
+    config = _member(_member(entry, "info"), "config")
+    return _member(config, "topic.prefix") or _member(config, "database.server.name")
+
+
+def _require_stopped(connect: ConnectRest, connector: str, status: object) -> None:
+    state, tasks = _member(_member(status, "connector"), "state"), _member(status, "tasks")
+    states = [str(_member(task, "state")) for task in tasks or ()]
+    if state != _ENDED or states:
         raise RunInProgressError(
             "the connector is not stopped",
-            where=f"connector {connector} at {url}",
-            why=f"its state is {state}, of its tasks {', '.join(tasks) or 'none'}: it would write each event once more",
-            remedy=f"stop it: curl -X PUT {url}/connectors/{connector}/stop (Kafka Connect 3.5 and later), and wait "
-            "until its state is STOPPED; PAUSED is not enough",
+            where=f"connector {connector} at {connect.url}",
+            why=f"its state is {state}, of its tasks {', '.join(states) or 'none'}: it would write each event once "
+            "more",
+            remedy=f"stop it: curl -X PUT {connect.connector(connector, 'stop')}, and wait until its state is "
+            "STOPPED; PAUSED is not enough. Kafka Connect before 3.5 cannot stop one: delete it, and give "
+            "--offsets-topic",
         )
-    return f"Kafka Connect says that connector {connector} is STOPPED"
 
 
-def _member(value: object, name: str) -> str | Any:
-    return value.get(name, "") if isinstance(value, Mapping) else ""
+def _member(value: object, name: str) -> Any:
+    return value.get(name) or "" if isinstance(value, Mapping) else ""
 
 
 def require_no_dump(conn: Any, account: str, wait_s: float) -> str:

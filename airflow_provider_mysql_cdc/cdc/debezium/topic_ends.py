@@ -11,6 +11,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import DebeziumOffset
 from airflow_provider_mysql_cdc.cdc.emit import topic_names
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
@@ -95,14 +96,17 @@ class TopicEnds:
 
     Args:
         cfg: The connector's configuration.
+        offset: The connector's offset.
         trusts_offset: Whether topics whose records do not say their place are left out.
     """
 
-    def __init__(self, cfg: ConnectorConfig, *, trusts_offset: bool) -> None:
-        self._cfg, self._trusts_offset = cfg, trusts_offset
+    def __init__(self, cfg: ConnectorConfig, offset: DebeziumOffset, *, trusts_offset: bool) -> None:
+        self._cfg, self._offset, self._trusts_offset = cfg, offset, trusts_offset
         self._settings = cfg.kafka_settings("consumer")
         self._admin = make_admin(self._settings)
         self.partitions: dict[str, int] = {}
+        """Partitions among which a connector spreads the records of a topic; those of statements are all in one."""
+        self.boundary_partitions = 1
         self.ends: dict[str, dict[int, int]] = {}
 
     def read(self, table_topics: Sequence[str]) -> list[LastRecord]:
@@ -127,8 +131,8 @@ class TopicEnds:
         if cfg[F.PROVIDE_TRANSACTION_METADATA]:
             name = topic_names.transaction_topic(cfg.topic_prefix, cfg[F.TOPIC_TRANSACTION])
             boundaries = cfg.route_topic(name).topic
-        kinds: dict[str, Callable[[PayloadReader, str, list[TopicRecord]], LastRecord | bool]] = {
-            **dict.fromkeys(table_topics, _last_change),
+        kinds: dict[str, Callable[..., LastRecord | bool]] = {
+            **dict.fromkeys(table_topics, partial(_last_change, self._offset)),
             changes: _last_statement,
             boundaries: _last_boundary,
         }
@@ -136,12 +140,13 @@ class TopicEnds:
         with closing(SchemaTexts(cfg)) as texts:
             values = boundary_reader(cfg, texts.text_of)
             for topic, info in infos.items():
-                self.partitions[topic] = info.partitions
+                self.partitions[topic] = 1 if topic == changes else info.partitions
+                self.boundary_partitions = info.partitions if topic == boundaries else self.boundary_partitions
                 found += self._read_topic(topic, info, partial(kinds[topic], values, topic))
         return found
 
     def _read_topic(
-        self, topic: str, info: TopicInfo, last_of: Callable[[list[TopicRecord]], LastRecord | bool]
+        self, topic: str, info: TopicInfo, last_of: Callable[..., LastRecord | bool]
     ) -> Iterator[LastRecord]:
         bounds = end_offsets(self._admin, topic, range(info.partitions))
         self.ends[topic] = {p: end for p, (_, end) in bounds.items()}
@@ -154,7 +159,7 @@ class TopicEnds:
                     kept[p] = records + kept[p]
                 part *= 4
                 for p, (low, _) in parts.items():
-                    last = self._judge(topic, last_of, kept[p])
+                    last = self._judge(topic, partial(last_of, whole=low == bounds[p][0]), kept[p])
                     if isinstance(last, LastRecord):
                         yield last
                     if last is not False or low == bounds[p][0]:
@@ -180,7 +185,7 @@ class TopicEnds:
         return found
 
     def _judge(
-        self, topic: str, last_of: Callable[[list[TopicRecord]], LastRecord | bool], records: list[TopicRecord]
+        self, topic: str, last_of: Callable[..., LastRecord | bool], records: list[TopicRecord]
     ) -> LastRecord | bool:
         """Return the last record with a place; True for none, False where more has to be read."""
         try:
@@ -238,7 +243,14 @@ def _source(values: PayloadReader, record: TopicRecord) -> Mapping[str, Any]:
     return {**source, "op": payload.get("op")}
 
 
-def _last_change(values: PayloadReader, topic: str, records: list[TopicRecord]) -> LastRecord | bool:
+def _last_change(
+    offset: DebeziumOffset, values: PayloadReader, topic: str, records: list[TopicRecord], *, whole: bool
+) -> LastRecord | bool:
+    """Return the last change that the stream has; rows of snapshots may stand behind it.
+
+    Raises:
+        UnreadableRecord: A record does not say its place.
+    """
     has_tombstone = False
     for record in reversed(records):
         if record.value is None:
@@ -248,8 +260,8 @@ def _last_change(values: PayloadReader, topic: str, records: list[TopicRecord]) 
         snapshot = str(source.get("snapshot") or "false").lower()
         if snapshot == "false":
             return _change(topic, record, source, has_tombstone=has_tombstone)
-        if snapshot != "incremental":
-            return True  # rows of a snapshot; the stream comes behind it
+        if snapshot != "incremental" and not offset.is_before(source["file"], source["pos"]):
+            return True  # what a snapshot before the offset has read; all changes before it are, too
         has_tombstone = False
     return False
 
@@ -263,7 +275,7 @@ def _change(topic: str, record: TopicRecord, source: Mapping[str, Any], *, has_t
     return LastRecord(topic, record.partition, *place, gtid=gtid, is_statement=op == "t", key=record.key)
 
 
-def _last_statement(values: PayloadReader, topic: str, records: list[TopicRecord]) -> LastRecord | bool:
+def _last_statement(values: PayloadReader, topic: str, records: list[TopicRecord], *, whole: bool) -> LastRecord | bool:
     """Return the last statement; one that drops many tables has a record for each."""
     count, place = 0, None
     for record in reversed(records):
@@ -272,16 +284,21 @@ def _last_statement(values: PayloadReader, topic: str, records: list[TopicRecord
         if place not in (None, at) or str(source.get("snapshot") or "false").lower() != "false":
             break
         count, place = count + 1, at
+    else:
+        if not whole:
+            return False
     if place is None:
         return bool(records)
     file, pos, gtid = place
     return LastRecord(topic, 0, file, pos, record=count, gtid=gtid, is_statement=True)
 
 
-def _last_boundary(values: PayloadReader, topic: str, records: list[TopicRecord]) -> LastRecord | bool:
+def _last_boundary(values: PayloadReader, topic: str, records: list[TopicRecord], *, whole: bool) -> LastRecord | bool:
     if not records:
         return False
     payload, _ = values.read(records[-1].value or b"", records[-1].headers)
     if not isinstance(payload, dict) or not isinstance(payload.get("id"), str):
         raise UnreadableRecord("its last record is not that of a transaction")
-    return LastRecord(topic, 0, transaction_id=payload["id"], ended=payload.get("status") == "END")
+    last = records[-1]
+    ended = payload.get("status") == "END"
+    return LastRecord(topic, last.partition, transaction_id=payload["id"], ended=ended, key=last.key)

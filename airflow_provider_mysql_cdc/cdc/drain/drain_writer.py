@@ -591,7 +591,7 @@ class DrainWriter:
     def _produce_boundary(self, record: SideRecord, *, end: bool) -> None:
         """Produce the BEGIN or END record of the transaction, unless a Debezium connector has."""
         taken = self.output.taken_over
-        if taken is None or not taken.holds_boundary(record, self.position, end=end):
+        if taken is None or not taken.holds_boundary(self.output.formatted(record), self.position, end=end):
             self.output.produce_side(record, with_headers=False)
 
     def _produce_of_statement(self, records: Iterable[SideRecord]) -> None:

@@ -154,10 +154,20 @@ class RecordOutput:
         if topic != self.history_topic:
             if with_headers:
                 record = record._replace(headers=self.headers)
-            if self.formats is not None:
-                record = self.formats.format_side_record(record)
+            record = self.formatted(record)
             self.counts.add_side_record(topic)
         self.sink.produce(topic, record.key, record.value, 0, record.headers)
+
+    def formatted(self, record: SideRecord) -> SideRecord:
+        """Return a record that comes from no row event, in the format of its topic.
+
+        Args:
+            record: The record; key and value as JSON.
+
+        Raises:
+            RegistryError: The registry does not return the id of a schema.
+        """
+        return record if self.formats is None else self.formats.format_side_record(record)
 
     def _record_id(self, row: int, record_number: int) -> bytes:
         """Return GTID (or server UUID and position), number of the row event, row and record (design, section 4)."""

@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
+from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets, file_number
 from airflow_provider_mysql_cdc.cdc.model.records import PartitionedRecord, SideRecord
@@ -74,12 +75,14 @@ class TakenOver:
         until: The boundary behind which nothing is there.
         reached: Records of tables before this place are in the topics.
         ends: The same for single partitions, by topic and partition: the place behind the last record.
+        boundary_partitions: Partitions of the transaction topic, among which a connector spreads its records by key.
     """
 
     start: BinlogOffset
     until: BinlogOffset
     reached: RecordPlace
     ends: Mapping[str, Mapping[int, RecordPlace]] = field(default_factory=dict)
+    boundary_partitions: int = 1
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -88,6 +91,7 @@ class TakenOver:
             "until": self.until.to_json(),
             "reached": self.reached.to_json(),
             "ends": {t: {str(p): place.to_json() for p, place in of.items()} for t, of in self.ends.items()},
+            "boundary_partitions": self.boundary_partitions,
         }
 
     @classmethod
@@ -104,7 +108,9 @@ class TakenOver:
             for topic in topics.names()
         }
         start, until = (BinlogOffset.from_json(record.object(name)) for name in ("start", "until"))
-        return cls(start, until, RecordPlace.from_members(record, "reached"), ends)
+        return cls(
+            start, until, RecordPlace.from_members(record, "reached"), ends, record.integer("boundary_partitions")
+        )
 
     def is_passed(self, position: WriterPosition) -> bool:
         """Return whether nothing of the transactions from here on is in the topics.
@@ -153,14 +159,15 @@ class TakenOver:
         """Return whether the BEGIN or END record of the transaction is in its topic.
 
         Args:
-            record: The record.
+            record: The record, in the format of its topic.
             position: The writer's position, in the transaction.
             end: Whether it is the END record.
         """
-        return self._ends_behind(record.topic, _place(position, TRANSACTION_END if end else 0))
+        partition = partition_of(record.key, self.boundary_partitions)
+        return self._ends_behind(record.topic, _place(position, TRANSACTION_END if end else 0), partition)
 
-    def _ends_behind(self, topic: str, place: RecordPlace) -> bool:
-        return place < self.ends.get(topic, {}).get(0, place)
+    def _ends_behind(self, topic: str, place: RecordPlace, partition: int = 0) -> bool:
+        return place < self.ends.get(topic, {}).get(partition, place)
 
     def holds_xa(self, xa: PreparedXa, server_uuid: str | None) -> bool:
         """Return whether the connector has written the rows of a prepared transaction: it does so at XA PREPARE.

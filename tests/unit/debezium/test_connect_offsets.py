@@ -83,6 +83,17 @@ def test_an_offset_of_another_connector_is_not_taken(connector: str, prefix: str
         stored_offset([entry(PLAIN), (offset_key("c", "p"), None)], "c", "p", "topic t")  # type: ignore[list-item]
 
 
+def test_without_a_name_only_one_connector_may_have_an_offset() -> None:
+    entries = [entry(PLAIN | {"pos": 4}, "old"), entry(PLAIN), entry(PLAIN, "other", "q")]
+    with pytest.raises(ConfigError, match=r"several connectors.*they are c, old.*--connector-name"):
+        stored_offset(entries, "", "p", "topic t")
+    assert stored_offset(entries, "old", "p", "topic t").pos == 4
+    deleted = [*entries, (offset_key("old", "p"), None)]
+    assert stored_offset(deleted, "", "p", "topic t").pos == 157
+    with pytest.raises(NoOffsetError, match="it was deleted there"):
+        stored_offset(deleted, "old", "p", "topic t")
+
+
 @for_each("more", [{"snapshot": True}, {"snapshot": "INITIAL"}, {"snapshot": "BLOCKING", "snapshot_completed": False}])
 def test_a_snapshot_that_is_not_complete_is_refused(more: dict[str, Any]) -> None:
     with pytest.raises(NoOffsetError, match=r"snapshot is not complete.*wait until it has written a change after"):

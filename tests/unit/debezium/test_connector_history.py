@@ -23,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 CFG = ConnectorConfig.from_properties(GIVEN | {"table.include.list": "d.t,d.u"})
 UUIDS = "8d4a1c5e-0000-11ee-9d2f-0242ac120002", "9e5b2d6f-0000-11ee-9d2f-0242ac120002"
+MEMBERS = "source", "position", "ts_ms", "databaseName", "ddl", "tableChanges"
 CREATE = "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(20))"
 
 
@@ -101,9 +102,31 @@ def test_differences_between_history_and_server_are_named() -> None:
 def test_our_structures_are_written_with_the_members_that_a_connector_reads() -> None:
     values = history_values(CFG, at(99, record(CREATE, 10)), BinlogOffset("b.000003", 400, "", "u"))
     records = [json.loads(value) for value in values]
-    assert {tuple(r) for r in records} == {("source", "position", "ts_ms", "databaseName", "ddl", "tableChanges")}
+    assert {tuple(r) for r in records} == {
+        (*MEMBERS, "part"),
+        (*MEMBERS, "structure", "part"),
+    }
     assert all(r["position"] == {"file": "b.000003", "pos": 400, "gtids": "", "snapshot": True} for r in records)
     [change] = records[-1]["tableChanges"]
     assert (change["type"], change["id"]) == ("CREATE", '"d"."t"')
     assert [c["name"] for c in change["table"]["columns"]] == ["id", "a"]
     assert records[0]["ddl"].startswith("SET character_set_server=")
+
+
+def test_what_we_have_written_there_is_read_when_the_stream_is_taken_over_again() -> None:
+    """A description has no statement; what a connector writes behind it goes on from there."""
+    enum = "ALTER TABLE t ADD e ENUM('x','y') CHARACTER SET latin1, ADD UNIQUE KEY (a), DROP PRIMARY KEY"
+    ours = at(300, record(CREATE, 10), record(enum, 100), record("CREATE TABLE u (id INT PRIMARY KEY)", 200))
+    exported = history_values(CFG, ours, BinlogOffset("b.000002", 300))
+    before = [record(CREATE, 10), record("CREATE TABLE gone (id INT PRIMARY KEY)", 10)]
+    state = at(300, *before, *(value.replace(b'"server": "cap"', b'"server": "p"') for value in exported))
+    assert state.tables == ours.tables and state.non_unique_indexes == ours.non_unique_indexes
+    assert columns(at(500, *before, *exported, record("ALTER TABLE t DROP a", 400))) == ["id", "e"]
+    assert columns(at(299, *before, *exported)) == ["id", "a"]
+
+
+def test_a_table_that_a_signal_has_described_counts() -> None:
+    described = json.loads(history_values(CFG, at(99, record(CREATE, 10)), BinlogOffset("b.000002", 50))[-1])
+    signal = {name: described[name] for name in MEMBERS} | {"position": {"file": "b.000002", "pos": 50}}
+    assert columns(at(60, json.dumps(signal).encode())) == ["id", "a"]
+    assert at(40, json.dumps(signal).encode()).tables == {}

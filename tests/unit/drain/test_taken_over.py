@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, decode, encode
 from airflow_provider_mysql_cdc.cdc.drain.taken_over import TRANSACTION_END, RecordPlace, TakenOver, taken_over
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, ServerChangedError
+from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, NEW_KEY, TOMBSTONE, PartitionedRecord, SideRecord
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
@@ -66,6 +67,10 @@ def test_records_of_statements_and_transactions_are_left_out_in_their_topics() -
     assert TAKEN.holds_boundary(tx, position(100), end=False)
     assert TAKEN.holds_boundary(tx, position(100), end=True)
     assert not TAKEN.holds_boundary(tx, position(200), end=False)
+    spread = replace(TAKEN, ends={"tx": {2: RecordPlace(9, 100, 0, 0, 1)}}, boundary_partitions=3)
+    keys = {partition_of(key, 3): key for key in (b"a", b"b", b"c", b"d", b"e", b"f")}
+    held = [spread.holds_boundary(SideRecord("tx", keys[p], b"{}"), position(100), end=False) for p in range(3)]
+    assert held == [False, False, True], "a connector writes it into the partition of its key"
 
 
 def test_rows_that_were_prepared_before_the_start_are_the_connector_s() -> None:
