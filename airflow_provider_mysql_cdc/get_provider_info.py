@@ -12,6 +12,7 @@ from airflow_provider_mysql_cdc import __version__
 
 _PACKAGE = "airflow_provider_mysql_cdc"
 _INTEGRATION = "MySQL CDC"
+_OPERATORS = ("snapshot", "drain", "fleet", "reset", "signal", "incremental", "verify", "import_debezium")
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -29,7 +30,7 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": [_modules("hooks", "mysql_cdc", "schema_registry", "spark_submit", "spark_connect")],
-        "operators": [_modules("operators", "snapshot", "drain", "fleet", "reset", "signal", "incremental", "verify")],
+        "operators": [_modules("operators", *_OPERATORS)],
         "sensors": [_modules("sensors", "binlog", "incremental")],
         "notifications": ["airflow_provider_mysql_cdc.notifications.stream_notifier.MySqlCdcStreamNotifier"],
         "triggers": [_modules("triggers", "binlog", "fleet", "incremental", "job", "watch")],

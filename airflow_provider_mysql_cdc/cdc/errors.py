@@ -55,7 +55,16 @@ from typing import Any, ClassVar, Self
 _DAG_NAME = re.compile(r"\bmysql_cdc_(reset_offset|snapshot|drain|verify)\b")
 PACKAGE_DAGS = "mysql_cdc"
 """What the ids of the DAGs that come with this package begin with; errors name these DAGs."""
-DAG_KINDS = ("snapshot", "drain", "adhoc_snapshot", "backfill", "verify", "send_signal", "reset_offset")
+DAG_KINDS = (
+    "snapshot",
+    "drain",
+    "adhoc_snapshot",
+    "backfill",
+    "verify",
+    "send_signal",
+    "reset_offset",
+    "import_debezium",
+)
 """What the ids of a stream's DAGs end with."""
 _PACKAGE_DAG = re.compile(rf"(?<!Variable )\b{PACKAGE_DAGS}_({'|'.join(DAG_KINDS)})\b")
 # A DAG folder has the DAGs that somebody put there.

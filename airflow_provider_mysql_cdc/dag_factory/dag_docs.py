@@ -59,6 +59,21 @@ place of `{snapshot}` and `{drain}`, not together with them: of two concurrent r
 {connections}.
 """
 
+_IMPORT_DEBEZIUM = """
+### Go on from a Debezium connector's offset
+
+Reads the offset and the schema history of a connector that is stopped, and stores its place as this stream's: the same
+topics go on, nothing is lost, and nothing comes twice. A **dry run** writes nothing, and is the default. The task's log
+says where the stream begins, what it leaves out because the connector has written it, and what to set.
+
+1. Put the connector's JSON into the connection of type MySQL CDC, and stop the connector
+   (`PUT /connectors/NAME/stop`; `PAUSED` is not enough).
+2. Trigger a dry run, then one without it and with the connector's `topic.prefix` in *Confirm*.
+3. Set in the connection what the log says under `set`, and trigger `{drain}`.
+
+The way back is the command `mysql-cdc export-debezium`.
+"""
+
 _RESET_OFFSET = """
 ### Continue from another offset
 
@@ -108,6 +123,7 @@ PAGES: Mapping[str, str] = MappingProxyType(
         "adhoc_snapshot": _ADHOC_SNAPSHOT,
         "backfill": _BACKFILL,
         "drain": _DRAIN,
+        "import_debezium": _IMPORT_DEBEZIUM,
         "pipeline": _PIPELINE,
         "reset_offset": _RESET_OFFSET,
         "send_signal": _SEND_SIGNAL,

@@ -9,8 +9,8 @@ from airflow.sdk import DAG
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.dag_factory.pipeline import (
-    KINDS,
     NONE,
+    USUAL_KINDS,
     captured,
     cdc_pipeline,
     check_dag_arguments,
@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.dag_factory.stream import Stream
 from airflow_provider_mysql_cdc.dag_factory.stream_dags import fleet_drain_dag
 from airflow_provider_mysql_cdc.operators.dag_params import DEFAULT_ARGS, writers_param
 
-FLEET_KINDS = tuple(kind for kind in KINDS if kind != "drain")
+FLEET_KINDS = tuple(kind for kind in USUAL_KINDS if kind != "drain")
 """The DAGs that each stream of a fleet has of its own."""
 STREAM_SETTINGS = frozenset(
     {"mysql_cdc_conn_id", "tables", "properties", "offset_asset", "replica_conn_id", "verify_schedule", "backfill"}

@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.dag_factory.stream_dags import (
     adhoc_snapshot_dag,
     backfill_dag,
     drain_dag,
+    import_debezium_dag,
     reset_offset_dag,
     send_signal_dag,
     snapshot_dag,
@@ -28,7 +29,9 @@ from airflow_provider_mysql_cdc.operators.dag_params import DEFAULT_ARGS, drain_
 NONE: Mapping[str, Any] = MappingProxyType({})
 
 KINDS = DAG_KINDS
-"""The DAGs that a pipeline has."""
+"""The DAGs that a pipeline can have."""
+USUAL_KINDS = tuple(kind for kind in KINDS if kind != "import_debezium")
+"""Those that it has unless it says which."""
 
 BACKFILL_SETTINGS = frozenset({"tables", "column", "time_zone", "schedule"})
 OWN_DAG_ARGUMENTS = frozenset({"dag_id", "schedule", "params", "catchup", "max_active_runs", "default_args", "tags"})
@@ -52,7 +55,7 @@ def cdc_pipeline(
     writers: int | None = None,
     verify_schedule: Any = None,
     backfill: Mapping[str, Any] = NONE,
-    dags: Sequence[str] = KINDS,
+    dags: Sequence[str] = USUAL_KINDS,
     operator_arguments: Mapping[str, Any] = NONE,
     default_args: Mapping[str, Any] = NONE,
     dag_arguments: Mapping[str, Any] = NONE,
@@ -83,7 +86,7 @@ def cdc_pipeline(
         writers: Spark tasks that decode and write in parallel; None for the property's value.
         verify_schedule: Of the verification.
         backfill: ``tables``, ``column``, ``time_zone`` and ``schedule`` (a cron expression) of scheduled backfills.
-        dags: Which of the DAGs to make (``KINDS``).
+        dags: Which of the DAGs to make (``KINDS``); without it all but ``import_debezium``, which is needed once.
         operator_arguments: Arguments of all operators that submit Spark jobs, such as ``conf`` or ``deferrable``.
         default_args: Airflow's default arguments of all tasks, beside or in place of the package's own.
         dag_arguments: Arguments of all DAGs, such as ``start_date`` or ``access_control``.
@@ -127,6 +130,7 @@ def cdc_pipeline(
         "verify": lambda: verify_dag(stream, verify_schedule, replica),
         "send_signal": lambda: send_signal_dag(stream),
         "reset_offset": lambda: reset_offset_dag(stream),
+        "import_debezium": lambda: import_debezium_dag(stream),
     }
     return {dag.dag_id: dag for dag in (makers[kind]() for kind in dict.fromkeys(dags))}
 

@@ -26,6 +26,8 @@ from airflow_provider_mysql_cdc.operators.dag_params import (
 )
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.operators.fleet import MySqlCdcFleetDrainOperator
+from airflow_provider_mysql_cdc.operators.import_debezium import MySqlCdcImportDebeziumOperator
+from airflow_provider_mysql_cdc.operators.import_params import import_arguments, import_params
 from airflow_provider_mysql_cdc.operators.incremental import MySqlCdcIncrementalSnapshotOperator
 from airflow_provider_mysql_cdc.operators.reset import MySqlCdcResetOffsetOperator
 from airflow_provider_mysql_cdc.operators.signal import MySqlCdcSignalOperator
@@ -183,6 +185,19 @@ def reset_offset_dag(stream: Stream) -> DAG:
             confirm="{{ params.confirm }}",
             retries=0,
             **stream.arguments(spark=False),
+        )
+    return dag
+
+
+def import_debezium_dag(stream: Stream) -> DAG:
+    """Return the DAG that takes the stream over from a Debezium connector.
+
+    Args:
+        stream: Its stream.
+    """
+    with _dag(stream, "import_debezium", None, import_params(), spark=False) as dag:
+        MySqlCdcImportDebeziumOperator(
+            task_id="import", retries=0, **import_arguments(), **stream.arguments(spark=False)
         )
     return dag
 

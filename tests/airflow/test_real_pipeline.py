@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from airflow_home import run_dag
+from kit.connect_answers import LIST, answering, connector
 from real_servers import define_connections, execute, files_with, load, operations, trigger
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.usefixtures("metadata_db")]
@@ -92,3 +94,35 @@ def test_a_wrong_password_fails_the_task_by_name_without_starting_spark(
     assert "SourceAuthError" in log and "wr0ng-M4rked" not in log
     assert files_with("wr0ng-M4rked", Path(os.environ["AIRFLOW_HOME"])) == []
     assert "Spark-Submit cmd" not in log
+
+
+@pytest.mark.req("FAULT-01")
+def test_a_form_takes_a_stream_over_from_a_stopped_connector(
+    root: Any, database: str, prefix: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    execute(root, f"CREATE TABLE {database}.orders (id INT PRIMARY KEY)")
+    with root.cursor() as cursor:
+        cursor.execute("SHOW BINARY LOG STATUS")
+        file, pos, *_, gtids = cursor.fetchone()
+    offset = {"file": file, "pos": pos, "gtids": gtids.replace("\n", ""), "ts_sec": 1}
+    with answering() as connect:
+        where = {"conn_type": "http", "host": connect.url, "login": "ann", "password": "p@ss-M4rked"}
+        monkeypatch.setenv("AIRFLOW_CONN_CONNECT", json.dumps(where))
+        form = {"connect_conn_id": "connect", "connector_name": "inventory"}
+        connect.answers[LIST] = 200, {"inventory": connector("RUNNING", "RUNNING", prefix=prefix)}
+        assert run_dag(load("mysql_cdc_import_debezium"), form).state == "failed"
+        connect.answers[LIST] = 200, {"inventory": connector("STOPPED", prefix=prefix)}
+        answer = {"offsets": [{"partition": {"server": prefix}, "offset": offset}]}
+        connect.answers["/connectors/inventory/offsets"] = 200, answer
+        planned = trigger("mysql_cdc_import_debezium", **form)["import"]
+        assert (planned["offset"], planned["left_out"], planned["stored"]) == (f"{file}:{pos}", "nothing", False)
+        form["dry_run"] = False
+        assert run_dag(load("mysql_cdc_import_debezium"), {**form, "confirm": "another"}).state == "failed"
+        assert trigger("mysql_cdc_import_debezium", **form, confirm=prefix)["import"] == planned | {"stored": True}
+    basic = base64.b64encode(b"ann:p@ss-M4rked").decode()
+    assert {authorization for _, authorization in connect.asked} == {f"Basic {basic}"}
+    assert trigger("mysql_cdc_reset_offset", offset="stored", confirm=prefix)["reset"]["pos"] == pos
+    home, told = Path(os.environ["AIRFLOW_HOME"]), "".join(capfd.readouterr())
+    assert "the connector is not stopped" in told and "the take-over is not confirmed" in told
+    for secret in ("p@ss-M4rked", basic):
+        assert secret not in told and files_with(secret, home) == []

@@ -206,6 +206,7 @@ def shipped(name: str) -> DAG:
         ("mysql_cdc_adhoc_snapshot", {"tables": ["a.b"]}),
         ("mysql_cdc_reset_offset", {"confirm": "shop"}),
         ("mysql_cdc_send_signal", {}),
+        ("mysql_cdc_import_debezium", {}),
         ("mysql_cdc_verify", {}),
     ],
 )

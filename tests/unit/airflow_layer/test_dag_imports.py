@@ -61,6 +61,7 @@ def test_the_dags_are_there_under_their_file_names(dags: dict[str, dict[str, obj
             "mysql_cdc_backfill",
             "mysql_cdc_verify",
             "mysql_cdc_send_signal",
+            "mysql_cdc_import_debezium",
         }
         == {p.stem for p in DAGS}
     )
