@@ -42,6 +42,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, moves_back
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import accept_topics
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
+from airflow_provider_mysql_cdc.cdc.operate.written_topics import count_written
 from airflow_provider_mysql_cdc.cdc.schema.full_description import describe_all
 from airflow_provider_mysql_cdc.cdc.schema.history import require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import captured_state, ddl_context
@@ -117,6 +118,7 @@ def plan_takeover(
         )
     offset = connector.offset
     require_no_incremental(offset)
+    written = count_written(cfg)
     with connect(cfg.connection_settings()) as conn:
         start = find_start(cfg, conn, offset)
         log(f"the connector's offset is {offset}; the stream begins at the transaction boundary {start.offset}")
@@ -129,7 +131,7 @@ def plan_takeover(
         last = topics.read([*dict.fromkeys(topics_of_tables(cfg, tables).values())])
         taken = find_written(cfg, conn, offset, start, last, trusts_offset=trusts_offset)
         _require_partitions(taken, last, topics.partitions)
-        taken = replace(taken, boundary_partitions=topics.boundary_partitions)
+        taken = replace(taken, boundary_partitions=topics.boundary_partitions, written=written)
     return Takeover(taken, state, (*notes, *_signal_notes(cfg)))
 
 

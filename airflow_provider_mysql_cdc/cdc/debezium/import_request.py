@@ -19,10 +19,10 @@ from airflow_provider_mysql_cdc.cdc.debezium.sources import (
     history_of_topic,
     offset_of_file,
     offset_of_topic,
-    table_ends,
 )
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, NoOffsetError
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.operate.written_topics import table_ends
 
 _HISTORY = F.HISTORY_KAFKA_TOPIC.name
 OWN_SUFFIX = ".mysql-cdc"

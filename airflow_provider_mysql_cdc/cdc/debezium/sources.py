@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.schema.history_record import parse_history_j
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin, make_consumer
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import to_sink_error
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic_committed
-from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts, end_offsets_of_topics, existing_topics
+from airflow_provider_mysql_cdc.cdc.sink.topics import existing_topics
 
 _TIMEOUT_S = 15.0
 
@@ -173,20 +173,3 @@ def _of_signal_group(cfg: ConnectorConfig, call: Callable[[Any, TopicPartition],
         raise to_sink_error(error.args[0], "while asking for a group's offset", where=f"group {group}") from None
     finally:
         consumer.close()
-
-
-def table_ends(cfg: ConnectorConfig) -> dict[str, dict[int, int]]:
-    """Return where the topics of this prefix end, by topic and partition.
-
-    Args:
-        cfg: The connector's configuration.
-
-    Raises:
-        SinkError: Kafka cannot be reached.
-    """
-    admin = make_admin(cfg.kafka_settings("consumer"))
-    own = (cfg.history_topic, cfg.ledger_topic)
-    counts = all_partition_counts(admin)
-    topics = {t: range(n) for t, n in counts.items() if t.startswith(f"{cfg.topic_prefix}.") and t not in own}
-    ends = end_offsets_of_topics(admin, topics) if topics else {}
-    return {topic: {p: end for p, (_, end) in of.items()} for topic, of in ends.items()}
