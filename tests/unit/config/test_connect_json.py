@@ -1,7 +1,9 @@
 """Whole connector configurations, as they are written for Debezium: which are accepted, and what is said of the others.
 
 From the tutorial and the pages of Debezium 3.6 on the connector, topic routing, record state extraction, the outbox
-router, topic creation, Avro, signals and notifications; of Confluent Cloud's settings; with the defaults written out.
+router, topic creation, Avro, signals and notifications; of Confluent Cloud's settings; with the defaults written out;
+and four of connectors in production: unwrap and a route, the outbox with Avro, many settings of tables and topics, a
+script and a converter in Java.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ ACCEPTED = [
     "defaults_spelled_out",
     "errors",
     "heartbeat",
+    "ops",
     "outbox",
+    "outbox_avro",
     "predicates",
     "reroute",
     "signals",
@@ -33,6 +37,7 @@ ACCEPTED = [
     "topic_creation_default",
     "tutorial",
     "unwrap",
+    "unwrap_route",
 ]
 APICURIO = ("url", "auto-register", "find-latest")
 REFUSED = {
@@ -50,7 +55,7 @@ def document(name: str) -> dict[str, Any]:
 
 
 def test_every_configuration_is_in_one_of_the_lists() -> None:
-    assert sorted([*ACCEPTED, *REFUSED]) == sorted(path.stem for path in FOLDER.glob("*.json"))
+    assert sorted([*ACCEPTED, *REFUSED, "converters_filter"]) == sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
 @for_each("name", ACCEPTED)
@@ -76,6 +81,17 @@ def test_one_error_lists_everything_that_is_not_supported(name: str) -> None:
         assert problem.name in caught.value.message() and problem.what in caught.value.message() and problem.fix
     # What is left after all of it is removed is accepted: no second round.
     left = {k: v for k, v in document(name)["config"].items() if k not in problems}
+    assert ConnectorConfig.check(left) == []
+
+
+def test_with_what_the_error_says_a_script_and_a_converter_in_java_are_replaced() -> None:
+    given = document("converters_filter")["config"]
+    fixes = {p.name: p.fix for p in ConnectorConfig.check(given)}
+    assert fixes.keys() == {"myconv.type", "transforms.filter.type", "transforms.ts.format"}
+    assert "write it in Python" in fixes["myconv.type"] and "skipped.operations" in fixes["transforms.filter.type"]
+    assert "remove filter from transforms and all transforms.filter.*" in fixes["transforms.filter.type"]
+    mended = given | {"converters": "bool", "transforms": "ts,route", "transforms.ts.format": "yyyy-MM-dd"}
+    left = {k: v for k, v in mended.items() if not k.startswith(("myconv.", "transforms.filter."))}
     assert ConnectorConfig.check(left) == []
 
 
