@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import Differenc
 PLAIN = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 
 
-def produce(pipeline: Pipeline, table: str, key: bytes | None, value: bytes) -> None:
+def produce(pipeline: Pipeline, table: str, key: bytes | None, value: bytes | None) -> None:
     producer = Producer({"bootstrap.servers": pipeline.properties["kafka.bootstrap.servers"]})
     producer.produce(pipeline.table_topic(table), key=key, value=value)
     assert producer.flush(10) == 0
@@ -93,9 +93,9 @@ def compacted_by_bytes(pipeline: Pipeline, table: str) -> list[bytes]:
 @pytest.mark.days("even")
 def test_what_no_statement_explains_is_not_excused(properties: dict[str, str], root: Any, database: str) -> None:
     """Values a thousand times others, a column left out, keys in other bytes, all in tables that were never altered."""
-    pipeline, (units, wider, lacking, twins) = (
+    pipeline, (units, wider, lacking, twins, strange) = (
         Pipeline(properties | PLAIN),
-        (f"`{database}`.{table}" for table in ("units", "wider", "lacking", "twins")),
+        (f"`{database}`.{table}" for table in ("units", "wider", "lacking", "twins", "strange")),
     )
     execute(
         root,
@@ -108,9 +108,13 @@ def test_what_no_statement_explains_is_not_excused(properties: dict[str, str], r
         f"INSERT INTO {lacking} VALUES (1, 1, NULL), (2, 2, 2)",
         f"CREATE TABLE {twins} (b INT, a VARCHAR(9), v INT, PRIMARY KEY (b, a))",
         f"INSERT INTO {twins} VALUES (1, 'x', 1), (2, 'y', 2)",
+        f"CREATE TABLE {strange} (id INT PRIMARY KEY, v INT, old INT)",
+        f"INSERT INTO {strange} VALUES (1, 1, 1), (2, 2, 2)",
     )
     pipeline.snapshot()
-    execute(root, f"ALTER TABLE {wider} ADD n INT")
+    execute(
+        root, f"ALTER TABLE {wider} ADD n INT", f"ALTER TABLE {strange} DROP old", f"UPDATE {strange} SET v = id + 2"
+    )
     pipeline.drain()
     changes = (
         f"UPDATE {units} SET t = '00:16:40' WHERE id = 1",
@@ -123,6 +127,13 @@ def test_what_no_statement_explains_is_not_excused(properties: dict[str, str], r
         event = json.loads(record.value or b"")
         del event["after"]["w"]
         produce(pipeline, "lacking", record.key, json.dumps(event).encode())
+    (*_, one, two) = pipeline.records("strange")
+    for record, part, members in ((one, "source", {"table": None}), (two, "after", {"old": 2})):
+        event = json.loads(record.value or b"")
+        event[part] |= members
+        produce(pipeline, "strange", record.key, json.dumps(event).encode())
+    for key, value in ((b'{"serverName":"p"}', b'{"ts_ms":1700000000000}'), (b"null", None)):
+        produce(pipeline, "strange", key, value)
     (first,) = [record for record in pipeline.records("twins") if record.key == b'{"b":1,"a":"x"}']
     others = (
         b"{}",
@@ -140,6 +151,7 @@ def test_what_no_statement_explains_is_not_excused(properties: dict[str, str], r
         "wider": {DifferenceKind.DIFFERING: 1},
         "lacking": {DifferenceKind.DIFFERING: 2},
         "twins": {DifferenceKind.GHOST: len(others)},
+        "strange": {DifferenceKind.UNREADABLE: 4},
     }
     checks = VerifyRequest(), VerifyRequest(checksums=False), VerifyRequest(history=True)
     for request in checks:

@@ -121,7 +121,8 @@ class TableRecords:
         if text.value_schema is not None:
             fields = {field["field"]: field for field in json.loads(text.value_schema)["fields"]}
             event = {name: event.get(name) for name in (*fields, *members)}
-            source = {field["field"]: event["source"].get(field["field"]) for field in fields["source"]["fields"]}
+            known = event["source"] | {"ts_sec": event["source"].get("ts_ms", 0) // 1000}
+            source = {field["field"]: known.get(field["field"]) for field in fields["source"]["fields"]}
             event["source"] = source | {n: v for n, v in event["source"].items() if n not in SOURCE}
         record = None if key is None else _wrapped(text.key_schema, key), _wrapped(text.value_schema, event)
         if self.formats is None:

@@ -366,6 +366,8 @@ class TopicReader:
             for repaired in self._keys(topic).repaired(record, number):
                 blocks.add(repaired)
         if record.value is not None:
+            if not event.op and not self._cfg[F.TRANSFORMS]:
+                raise UnreadableRecord("it is no change event, and no transforms lead messages to its topic")
             self._by_topic[topic].require_key(event, number)
         if number is None:
             self._by_topic[topic].require_own(event, self._topic_of)

@@ -257,7 +257,8 @@ class AvroSlices:
         stream.seek(source)
         tail = self._read_tail(stream)
         block, op = tail["source"], tail["op"]
-        if stream.tell() != len(value) or len(op) != 1 or (block["db"], block["table"]) != self._name:
+        is_own = (block["db"], block["table"]) == self._name and min(filter(_is_whole, block.values())) >= 0
+        if stream.tell() != len(value) or len(op) != 1 or not is_own:
             return None
         return self._recent.learn(value, source, op.encode())
 
@@ -274,6 +275,10 @@ class AvroSlices:
         """Return how the source block of an event begins."""
         block = self._read_event(io.BytesIO(value[self._begin :]))["source"]
         return b"".join(_string(block[name]) for name in _CONSTANTS)
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int
 
 
 def _decoder_of(schema: Any) -> Decode:

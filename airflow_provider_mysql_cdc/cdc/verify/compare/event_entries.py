@@ -285,12 +285,7 @@ class TableEntries:
     def of_event(self, event: EventRecord, record: TopicRecord) -> Iterator[FoldEntry]:
         """Yield the entries of an event that was read; errors as for ``event_entries``."""
         place = (record.partition, record.offset)
-        if (
-            record.key is None
-            and record.value is None
-            and not is_repair(record.headers)
-            and self._always_has_key(event)
-        ):
+        if event.key is None and record.value is None and not is_repair(record.headers) and self._always_has_key(event):
             raise UnreadableRecord("the record has neither a key nor a value, although its table has a key")
         written = self.compared.written
         by_key = self.compared.keyless and written is not None and written.changes_by_key(event)

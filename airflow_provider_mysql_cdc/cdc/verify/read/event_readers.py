@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
+from types import NoneType
 from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.emit.contracts import CONTRACTS
+from airflow_provider_mysql_cdc.cdc.convert.connect_schema import ConnectSchema
+from airflow_provider_mysql_cdc.cdc.emit.contracts import CONTRACTS, TRANSACTION_BLOCK
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import EXTENSION_FIELDS
 from airflow_provider_mysql_cdc.cdc.verify.read.avro_events import AvroPart, AvroPayloads, LookupSchema
@@ -35,11 +37,29 @@ _ROWS: Mapping[str, tuple[bool | None, bool | None]] = {
     "d": (None, False),
     "t": (False, False),
 }
-_HEARTBEAT = {"ts_ms"}
+_MESSAGES = ("status", "ddl")
+"""Members of messages that are no change events: of transactions, of schema changes. A heartbeat has a time alone."""
+_TYPES: Mapping[str, type] = {"string": str, "int32": int, "int64": int, "boolean": bool, "struct": dict}
+Types = Mapping[str, Set[type]]
+"""Python types that a member may have, by its name."""
+
+
+def _types_of(schemas: Iterable[ConnectSchema]) -> Types:
+    found: dict[str, set[type]] = {}
+    for schema in schemas:
+        types = {_TYPES[schema["type"]], *([NoneType] if schema["optional"] else [])}
+        found.setdefault(schema["field"], set()).update(types)
+    return found
+
+
 # A topic may have events of a contract that was configured before.
-_MEMBERS = frozenset({"before", "after", "source"}).union(m.name for c in CONTRACTS.values() for m in c.tail)
-_SOURCE_MEMBERS = frozenset(member.name for c in CONTRACTS.values() for member in c.source)
-_SOURCE_NUMBERS = ("pos", "row", "ts_ms")
+_SOURCE_TYPES = _types_of(member.to_schema() for layout in CONTRACTS.values() for member in layout.source)
+_EVENT_TYPES: Types = {
+    **dict.fromkeys(("before", "after", "source"), frozenset({*_TYPES.values(), float, list, NoneType})),
+    **_types_of(member.to_schema() for layout in CONTRACTS.values() for member in layout.tail),
+}
+_TRANSACTION_TYPES = _types_of(TRANSACTION_BLOCK.to_schema()["fields"])
+_EXTENSION_TYPES: Types = {name: {_TYPES[{"long": "int64"}.get(kind, kind)]} for name, kind in EXTENSION_FIELDS}
 
 
 class PayloadReader(Protocol):
@@ -89,9 +109,13 @@ class EnvelopeEvents:
         before, after, source = event.get("before"), event.get("after"), event.get("source")
         if not isinstance(source, dict):
             raise UnreadableRecord(f"the event of op {op} has no source")
-        require_members(event, _MEMBERS, "the event")
-        require_members(source, _SOURCE_MEMBERS, "source")
-        _require_numbers(source, _SOURCE_NUMBERS)
+        _require_types(event, _EVENT_TYPES, "the event")
+        _require_types(source, _SOURCE_TYPES, "the event's source")
+        _require_types(event.get("transaction") or {}, _TRANSACTION_TYPES, "the event's transaction")
+        if not source.get("db") or not source.get("table"):
+            raise UnreadableRecord("the event's source names no table")
+        if op == "t" and fields is not None:
+            raise UnreadableRecord("the event of op t has a key, but deletes all rows")
         for name, row, wanted in (("before", before, rows[0]), ("after", after, rows[1])):
             if (
                 (row is not None and not isinstance(row, dict))
@@ -122,25 +146,24 @@ def _misfit(op: str, name: str, row: Any, wanted: bool | None) -> str:
     return f"the event of op {op} has {'no' if wanted else 'a row'} {name}"
 
 
-def _require_numbers(source: Row, names: Iterable[str]) -> None:
-    """Check the members by which events are ordered.
+def _require_types(struct: Row, types: Types, where: str) -> None:
+    """Check that members of a struct are of their types, and numbers not below 0: events are ordered by some.
 
     Raises:
-        UnreadableRecord: One is no number that the stream writes.
+        UnreadableRecord: One is not, or the stream does not write it.
     """
-    for name in names:
-        number = source.get(name)
-        if number is not None and (type(number) is not int or number < 0):
-            raise UnreadableRecord(f"{name} of the event's source is {number!r:.20}")
+    require_members(struct, types.keys(), where)
+    for name, value in struct.items():
+        if type(value) not in types[name] or (type(value) is int and value < 0):
+            raise UnreadableRecord(f"{name} of {where} is {value!r:.20}")
 
 
 def _require_message(event: Mapping[str, Any]) -> None:
-    """Check that a value that is no change event is a message (op ``m``) or a heartbeat."""
-    if event.get("op") == "m" or event.keys() == _HEARTBEAT:
-        return
-    if "op" not in event:
+    """Check that a value that is no change event is a message, which transforms may lead to a table's topic."""
+    if "op" in event:
+        raise UnreadableRecord(f"the value is no change event: its op is {event['op']!r:.20}")
+    if event.keys() != {"ts_ms"} and event.keys().isdisjoint(_MESSAGES):
         raise UnreadableRecord("the value is no change event: it has no op")
-    raise UnreadableRecord(f"the value is no change event: its op is {event['op']!r:.20}")
 
 
 _OPERATION, *_ = _EXTENSION = tuple(name for name, _ in EXTENSION_FIELDS)
@@ -169,7 +192,7 @@ class TicdcEvents:
         row, source, op = payload.value, _NO_SOURCE, "u"
         if _OPERATION in row:
             source = {name: row.pop(name) for name in _EXTENSION if name in row}
-            _require_numbers(source, _EXTENSION[1:])
+            _require_types(source, _EXTENSION_TYPES, "the row")
             op = source[_OPERATION]
             if op not in _OPERATIONS:
                 raise UnreadableRecord(f"{_OPERATION} of the row is {op!r:.20}")

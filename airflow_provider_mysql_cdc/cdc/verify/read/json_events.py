@@ -204,11 +204,14 @@ def require_once(part: str, text: bytes, document: Any) -> None:
     Raises:
         UnreadableRecord: One has.
     """
+    try:
+        if orjson.dumps(document) == text or part != "value":
+            return
+    except TypeError as error:  # half a surrogate pair, which orjson refuses too
+        if "ecursion" in str(error):
+            raise UnreadableRecord(f"the {part} is nested deeper than any that the stream writes") from error
     if part != "value":
         return
-    with suppress(TypeError):  # half a surrogate pair, which orjson refuses
-        if orjson.dumps(document) == text:
-            return
     with suppress(ValueError, RecursionError):
         json.loads(text, object_pairs_hook=_once)
 

@@ -352,7 +352,7 @@ class TopicTables:
             UnreadableRecord: Events of its table are in another topic.
         """
         db, table = record.source.get("db"), record.source.get("table")
-        if record.op and db and table and topic_of(TableId(str(db), str(table))) != self.topic:
+        if record.op and topic_of(TableId(str(db), str(table))) != self.topic:
             raise UnreadableRecord(f"it is an event of table {db}.{table}, which has another topic")
 
 

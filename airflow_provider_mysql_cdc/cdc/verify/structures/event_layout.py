@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.convert.connect_schema import ConnectSchema
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import value_columns
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, Member, contract
@@ -20,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import column_field
 
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_SCALAR = rb"(?:" + _STRING + rb'|[^"\[\]{},]++)'
+_SCALARS = {"string": _STRING, "boolean": b"true|false", **dict.fromkeys(("int32", "int64"), b"0|[1-9][0-9]*+")}
 _VALUE = rb"(?:" + _STRING + rb'|[^"\[\]{},]++|\[(?:' + _STRING + rb'|[^"\[\]])*+\]|\{(?:' + _STRING + rb'|[^"{}])*+\})'
 _OPERATION = rb'"([a-z])"'
 _TRIES_PER_MISS = 16
@@ -57,7 +58,7 @@ def event_layout(cfg: ConnectorConfig, table: Table, *, has_schema: bool) -> Eve
 def layout_of(fields: Iterable[str], table: TableId, layout: Contract, *, has_schema: bool) -> EventLayout:
     """Return the layout of events with these fields of rows, in order."""
     named = {"db": _literal(table.db), "table": _literal(table.table)}
-    source = b",".join(_name(m.name) + named.get(m.name, _SCALAR) for m in layout.source)
+    source = b",".join(_name(m.name) + named.get(m.name, _scalar(m.to_schema())) for m in layout.source)
     tail = b"".join(b"," + _name(member.name) + _tail_value(member) for member in layout.tail)
     closing = rb"\}\}" if has_schema else rb"\}"
     row = b",".join(_name(name) + _VALUE for name in fields)
@@ -78,9 +79,15 @@ def _tail_value(member: Member) -> bytes:
     if member.name == "op":
         return _OPERATION
     if not member.schema:
-        return _SCALAR
-    members = b",".join(_name(field["field"]) + _SCALAR for field in dict(member.schema)["fields"])
+        return _scalar(member.to_schema())
+    members = b",".join(_name(field["field"]) + _scalar(field) for field in dict(member.schema)["fields"])
     return rb"(?:null|\{" + members + rb"\})"
+
+
+def _scalar(schema: ConnectSchema) -> bytes:
+    # A boolean is a text in some records without schemas (``Contract.snapshot_value``).
+    more = [b"null"] * bool(schema["optional"]) + [_STRING] * (schema["type"] == "boolean")
+    return b"(?:" + b"|".join((_SCALARS[schema["type"]], *more)) + b")"
 
 
 class RecentTails:

@@ -82,8 +82,11 @@ def equal_meanings(table: Meaning, event: Meaning) -> bool | None:
     ALTER TABLE converts values to the new type, so a value of another type is converted as the server does it. One that
     is as large but is not what the server makes of the event's, such as the text ``1e3`` of 1000, is not comparable.
     """
-    equal = _equal_values(table, event)
-    return None if equal and not _is_conversion(table, event) else equal
+    try:
+        equal = _equal_values(table, event)
+        return None if equal and not _is_conversion(table, event) else equal
+    except _BAD_VALUES:
+        return None
 
 
 def _is_conversion(table: Meaning, event: Meaning) -> bool:
@@ -113,13 +116,10 @@ def _equal_values(table: Meaning, event: Meaning) -> bool | None:
         return None
     text, other = (table, event) if table.kind is Kind.TEXT else (event, table)
     parse = _PARSED_TEXTS.get(other.kind)
-    try:
-        if other.kind is Kind.DOCUMENT:
-            # ALTER TABLE writes the numbers of a text as MySQL does.
-            return _document_text(text.value, _as_stored_in_json) == _document_text(other.value, _as_stored_in_json)
-        return None if parse is None else bool(parse(text.value) == other.value)
-    except _BAD_VALUES:
-        return None
+    if other.kind is Kind.DOCUMENT:
+        # ALTER TABLE writes the numbers of a text as MySQL does.
+        return _document_text(text.value, _as_stored_in_json) == _document_text(other.value, _as_stored_in_json)
+    return None if parse is None else bool(parse(text.value) == other.value)
 
 
 def _document_text(text: str, number_text: Callable[[str], str]) -> str:

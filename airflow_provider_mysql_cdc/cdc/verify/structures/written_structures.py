@@ -55,7 +55,7 @@ class WrittenStructures:
         structures = [table, *(version.table for version in versions.versions), *self._unplaced]
         of_each = [frozenset(column_field(cfg, c) for c in each.columns) for each in structures]
         # Whatever columns are configured now, an event may have been written when others were.
-        self._fields = frozenset[str]().union(*of_each)
+        self._fields, self._all_fields = of_each[1:], frozenset[str]().union(*of_each)
         self._written = [fields & self._now.declared.keys() for fields in of_each[1:]]
         orders = [_key_fields(cfg, each) for each in structures]
         keys = [frozenset(order) for order in orders]
@@ -79,9 +79,11 @@ class WrittenStructures:
             return
         if not self._unplaced and event.key is None and has_key and self.was_keyed(event):
             raise UnreadableRecord("the event has no key, although its table has one")
+        number = self._structure_of(event.source) if self._versions else UNKNOWN_STRUCTURE
+        fields = self._all_fields if number == UNKNOWN_STRUCTURE else self._fields[number]
         for name, row in (("before", event.before), ("after", event.after)):
             if row is not None:
-                require_members(row, self._fields, name)
+                require_members(row, fields, name)
         self._schemas.require("value", event.forms)
 
     def wrote_key(self, event: EventRecord) -> bool:

@@ -49,8 +49,8 @@ pytestmark = pytest.mark.quick
 TABLE = TableId("shop", "orders")
 VALUE_SCHEMA, KEY_SCHEMA = '{"type":"struct","name":"v"}', '{"type":"struct","name":"k"}'
 BUCKETS, SHUFFLE, PARTITIONS = 8, 3, 4
-MEMBERS = tuple(Member(name) for name in ("version", "connector", "db", "table", "file", "pos"))
-LAYOUT = replace(MYSQL_3, source=MEMBERS, tail=(Member("op"), Member("ts_ms")))
+MEMBERS = *(Member(name) for name in ("version", "connector", "db", "table", "file")), Member("pos", "int64")
+LAYOUT = replace(MYSQL_3, source=MEMBERS, tail=(Member("op"), Member("ts_ms", "int64")))
 ROWS = {i: {"id": i, "name": f"n{i}", "note": '","source":{"version":"'} for i in range(40)}
 
 

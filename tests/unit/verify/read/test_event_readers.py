@@ -206,7 +206,7 @@ HEARTBEAT = (b'{"serverName":"p"}', b'{"ts_ms":1}')
 
 def test_messages_that_are_no_change_events() -> None:
     reader = reader_of(TableRecords(CREATE, PLAIN))
-    for record in (HEARTBEAT, (b"{}", json.dumps({"op": "m", "ts_ms": 1, "message": {}}).encode())):
+    for record in (HEARTBEAT, (b"{}", b'{"status":"BEGIN","id":"x"}'), (b"{}", b'{"source":{},"ddl":"DROP TABLE t"}')):
         assert reader.read(*record) == EventRecord("", json.loads(record[0]), None, None, {})
 
 
@@ -216,6 +216,7 @@ EVENT = {"before": None, "after": {"id": 1}, "source": SOURCE, "op": "c", "ts_ms
 @for_each(
     ("change", "text"),
     [
+        ({"op": "m"}, "the value is no change event: its op is 'm'"),
         ({"op": "x"}, "the value is no change event: its op is 'x'"),
         ({"op": 1}, "the value is no change event: its op is 1"),
         ({"op": ["c"]}, "the value is no change event: its op is ['c']"),
@@ -225,10 +226,20 @@ EVENT = {"before": None, "after": {"id": 1}, "source": SOURCE, "op": "c", "ts_ms
         ({"op": "u", "before": "x"}, "before of the event of op u is no object"),
         ({"op": "d"}, "the event of op d has a row after"),
         ({"source": None}, "the event of op c has no source"),
-        ({"op": "t"}, "the event of op t has a row after"),
+        ({"op": "t", "after": None}, "the event of op t has a key, but deletes all rows"),
         ({"after": {"\0forms": 1}}, "after of the event of op c has a member that no table has"),
         ({"source": SOURCE | {"pos": -1}}, "pos of the event's source is -1"),
         ({"source": SOURCE | {"ts_ms": "1"}}, "ts_ms of the event's source is '1'"),
+        ({"source": SOURCE | {"server_id": True}}, "server_id of the event's source is True"),
+        ({"source": SOURCE | {"table": None}}, "the event's source names no table"),
+        ({"source": {n: v for n, v in SOURCE.items() if n != "db"}}, "the event's source names no table"),
+        ({"ts_ms": 1.5}, "ts_ms of the event is 1.5"),
+        ({"transaction": "t"}, "transaction of the event is 't'"),
+        ({"transaction": {"id": 5}}, "id of the event's transaction is 5"),
+        (
+            {"after": {"id": json.loads("[" * 300 + "]" * 300)}},
+            "the value is nested deeper than any that the stream writes",
+        ),
         ({"\ud800": 1}, "the event has members that the stream does not write: \\ud800"),
     ],
 )
