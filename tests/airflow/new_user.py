@@ -1,4 +1,4 @@
-"""Airflow as a new user has it: the wheel in an environment of its own, and what README says."""
+"""Airflow as a new user has it: the wheel in an environment of its own, and what the quickstart says."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class NewUser(Airflow):
         programs = installed.folder / "bin"
         super().__init__(folder / "home", print, dags_folder=dags_folder, dags=DAGS, programs=programs)
         dags_folder.mkdir(parents=True)
-        for name in DAGS:  # as README, step 3
+        for name in DAGS:  # as docs/airflow.md says
             (dags_folder / f"{name}.py").write_text(f"from {PACKAGE}.example_dags.{name} import dag\n")
         (programs / "airflow").write_text(_AIRFLOW.format(python=installed.python))
         (programs / "airflow").chmod(0o755)
@@ -195,7 +195,7 @@ class NewUser(Airflow):
         return {path: self.ask("admin", "GET", path).text for path in paths}
 
 
-def readme_spark_connection() -> dict[str, Any]:
-    """Return the Spark connection that README shows."""
-    (text,) = re.findall(r'`(\{"conn_type": "spark".*?\})`', (ROOT / "README.md").read_text())
+def printed_spark_connection() -> dict[str, Any]:
+    """Return the Spark connection that the quickstart shows."""
+    (text,) = re.findall(r"AIRFLOW_CONN_SPARK_CDC='(.*?)'", (ROOT / "docs" / "quickstart.md").read_text())
     return dict(json.loads(text))

@@ -1,4 +1,4 @@
-"""A new user's first hour: the wheel, a fresh Airflow, README's connections and DAGs, and only the REST API.
+"""A new user's first hour: the wheel, a fresh Airflow, the quickstart's connections, the DAGs, and only the REST API.
 
 Runs are triggered by an account that may do nothing else. What they are told, and what anybody can see of them, has
 none of the secrets of the connections.
@@ -19,7 +19,7 @@ import pymysql
 import pytest
 from kit.installed_package import install
 from kit.sql import execute
-from new_user import DAGS, NewUser, Watch, readme_spark_connection
+from new_user import DAGS, NewUser, Watch, printed_spark_connection
 from real_servers import files_with, operations
 from stacklib import ports
 
@@ -46,7 +46,7 @@ SPARK_SECRETS = {
 
 @pytest.fixture(scope="module")
 def source(stack: Any) -> Iterator[Any]:
-    """Return a connection; the account has the privileges that README names."""
+    """Return a connection; the account has the privileges that the quickstart names."""
     server = {"host": stack.mysql_host, "port": stack.mysql_port, "ssl_disabled": True, "autocommit": True}
     conn = pymysql.connect(user=stack.root_user, password=stack.root_password, **server)
     execute(
@@ -88,7 +88,7 @@ def airflow(stack: Any, source: Any, watch: Watch) -> Iterator[NewUser]:
         }
         server = {"host": stack.mysql_host, "port": stack.mysql_port, "login": DB, "password": PASSWORD}
         account = {"login": "u", "password": f"{MARK}Registry"}
-        spark = readme_spark_connection()
+        spark = printed_spark_connection()
         spark["extra"] |= {"conf": {**SPARK_SECRETS, "spark.ui.port": str(watch.ui_port)}}
         for name, connection in {
             "mysql_cdc_default": {"conn_type": "mysql_cdc", **server, "extra": extra},
@@ -108,7 +108,7 @@ def airflow(stack: Any, source: Any, watch: Watch) -> Iterator[NewUser]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_readme_s_dags_are_there_and_each_role_may_do_its_own(airflow: NewUser) -> None:
+def test_the_dags_are_there_and_each_role_may_do_its_own(airflow: NewUser) -> None:
     assert {dag["dag_id"] for dag in airflow.call("GET", "dags")["dags"]} == set(DAGS)
     assert airflow.call("GET", "importErrors")["total_entries"] == 0
     body = {"logical_date": None, "conf": {}}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.doc_blocks import blocks
 from kit.installed_package import ROOT, Installed, install
 
 from airflow_provider_mysql_cdc.cdc.errors import NoOffsetError
@@ -46,19 +47,15 @@ def metadata(installed: Installed) -> Any:
         return email.message_from_string(wheel.read(name).decode())
 
 
-def readme_blocks(language: str) -> list[str]:
-    """Return the code blocks of README in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
-
-
 @pytest.fixture(scope="module")
 def parsed(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Parse a folder with the package's DAGs and those of README, in one process that imports Airflow."""
+    """Parse a folder with the package's DAGs and one of the pages, in one process that imports Airflow."""
     folder = tmp_path_factory.mktemp("dags")
     for example in EXAMPLES:
         (folder / f"my_{example.name}").write_text(f"from {PACKAGE}.example_dags.{example.stem} import dag\n")
-    for number, block in enumerate(readme_blocks("python")):
-        (folder / f"readme_{number}.py").write_text(block)
+    for block in blocks("docs/airflow.md", "python"):
+        if "with DAG(" in block.text:
+            (folder / f"page_{block.line}.py").write_text(block.text)
     return json.loads(installed.code(PARSE, folder).splitlines()[-1])
 
 
@@ -69,9 +66,9 @@ def test_a_dag_folder_takes_the_package_s_dags_in_and_finds_the_spark_jobs(parse
         assert Path(place).is_relative_to(installed.folder) and Path(place).is_file()
 
 
-def test_the_dags_of_readme_parse_as_printed(parsed: Any) -> None:
+def test_the_dags_of_a_page_parse_as_printed(parsed: Any) -> None:
     found = {
-        dag: tasks for stem, dags in parsed["dags"].items() if stem.startswith("readme_") for dag, tasks in dags.items()
+        dag: tasks for stem, dags in parsed["dags"].items() if stem.startswith("page_") for dag, tasks in dags.items()
     }
     assert found["orders_cdc"] == ["snapshot", "drain"]
     assert all(found.values()), "a DAG without tasks shows nothing"

@@ -73,12 +73,15 @@ def _unquote(text: str) -> str:
 class Bootstrap:
     """One run: the checkout, its ``.venv``, and the steps that complete it."""
 
-    def __init__(self, root: Path) -> None:
-        """Take the checkout that holds requirements.lock and pyproject.toml."""
+    def __init__(
+        self, root: Path, venv: str = ".venv", lock: str = "requirements.lock", *, with_project: bool = True
+    ) -> None:
+        """Take the checkout that holds the lock file and pyproject.toml."""
         self._root = root
-        self._venv = root / ".venv"
+        self._venv = root / venv
         self._python = str(self._venv / "bin" / "python")
-        self._lock = root / "requirements.lock"
+        self._lock = root / lock
+        self._with_project = with_project
 
     def fingerprint(self) -> str:
         """Return the hash of everything the environment is made from."""
@@ -99,7 +102,7 @@ class Bootstrap:
             install_more: Installs what the lock file does not name, while no other run works on the environment.
         """
         fingerprint = self.fingerprint()
-        guard = hashlib.sha256(str(self._root).encode()).hexdigest()[:12]
+        guard = hashlib.sha256(str(self._venv).encode()).hexdigest()[:12]
         with exclusive(cache_dir() / f".bootstrap-{guard}.lock", "creating the same environment"):
             stamp = self._venv / _STAMP
             current_stamp = self._works() and stamp.exists() and stamp.read_text(encoding="utf-8") == fingerprint
@@ -165,12 +168,15 @@ class Bootstrap:
 
     def _install(self, environment: Mapping[str, str]) -> None:
         uv = str(self._venv / "bin" / "uv")
-        say("venv", "installing the locked packages (some hundred MB the first time)")
+        size = "some hundred MB" if self._with_project else "some 50 MB"
+        say("venv", f"installing the locked packages ({size} the first time)")
         self._uv(
             [uv, "pip", "install", "--no-deps", "--require-hashes", "-r", str(self._lock)],
-            "installing requirements.lock",
+            f"installing {self._lock.name}",
             environment,
         )
+        if not self._with_project:
+            return
         say("venv", "installing this project, editable")
         self._uv([uv, "pip", "install", "--no-deps", "-e", str(self._root)], "installing this project", environment)
 

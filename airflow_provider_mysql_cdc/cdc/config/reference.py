@@ -34,15 +34,15 @@ A property is looked for in this order: operator parameters, the Airflow connect
 its extra, by property name), the environment (`{env_name("topic.prefix")}` for `topic.prefix`; `{ENV_DOCUMENT}` holds
 a JSON object for the rest), the default.
 
-A property marked *fixed inside a batch* decides which records exist, how they look or where they go: a batch or a
-snapshot of which something is committed goes on under the same value only, and a task that finds another stops with
-the name of the property. Set it back until the batch is done, or give the batch up with DAG `mysql_cdc_reset_offset`.
+A property marked *fixed inside a batch* decides which records exist, how they look or where they go. A batch or a
+snapshot of which something is committed goes on under the same value only. A task that finds another value stops with
+the name of the property: set it back until the batch is done, or give the batch up with DAG `mysql_cdc_reset_offset`.
 The families `column.*` and the settings of converters are fixed in the same way, and so is the text of a converter's
 own module. So are `transforms.*`, unless records pass a chain ([transforms.md](transforms.md)): one that cannot take a
 record is mended inside the batch.
 
 A property marked *may be set by a run* says what is captured and how; the trigger form accepts it. All others, and all
-families, say where the stream goes, who connects, which code or SQL runs or which columns are hidden: they come from
+families, say where the stream goes, who connects, which code or SQL runs or which columns are hidden. They come from
 connections, the environment and the text of the DAG file, unless its author lets runs set them (`run_properties` of the
 operators). Secrets come from connections and the environment alone.
 
@@ -60,7 +60,7 @@ _KAFKA_SECTION = """
 | `signal.consumer.*` (or `signals.consumer.*`) | the consumer of signals, beside those that serve all clients |
 
 The writers gather batches of up to 1,000,000 bytes (`batch.size`) for 10 ms (`linger.ms`), or for a second while all
-records go to one partition: a commit sends what waits at once, and librdkafka takes a whole processor while a batch
+records go to one partition. A commit sends what waits at once, and librdkafka takes a whole processor while a batch
 that is ready has to wait for a broker. They hold 3 MB that Kafka has not confirmed (`queue.buffering.max.kbytes`):
 more is worth it only where brokers take longer than some 20 ms to answer. They compress no more than Kafka Connect's
 producers: a consumer may have no codec. With `kafka.compression.type=lz4` topics are several times smaller

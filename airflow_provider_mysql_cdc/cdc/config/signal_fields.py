@@ -181,9 +181,9 @@ SNAPSHOT_AFTER_UNLOGGED_CHANGES: Field[UnloggedChangesMode] = Field(
     "snapshot.after.unlogged.changes",
     parse_value.choice(UnloggedChangesMode),
     UnloggedChangesMode.WARN,
-    "What happens after EXCHANGE PARTITION, IMPORT TABLESPACE, DROP or TRUNCATE of a partition or table, a rename to "
-    "the name of a captured table, or an ADD COLUMN whose values the server computes: the binlog has no events of the "
-    "rows that such a statement added, removed or filled. The snapshot needs what every incremental snapshot needs (a "
+    "What happens after a statement that adds, removes or fills rows without events in the binlog. Such are EXCHANGE "
+    "PARTITION, IMPORT TABLESPACE, DROP or TRUNCATE of a partition or table, a rename to the name of a captured table, "
+    "or an ADD COLUMN whose values the server computes. The snapshot needs what every incremental snapshot needs (a "
     "key, and GTIDs or `signal.data.collection`), and publishes no deletes of rows that are gone.",
     Group.SIGNALS,
     enum=UnloggedChangesMode.docs(),
