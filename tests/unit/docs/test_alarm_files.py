@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.metrics.stream_counts import StreamCounts
 from airflow_provider_mysql_cdc.cdc.metrics.stream_lag import LAG_METRICS, StreamLag
 from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import StreamStatus
+from airflow_provider_mysql_cdc.plugins.page_metrics import READ
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 RULES, DASHBOARD = DOCS / "alarms" / "prometheus-rules.yaml", DOCS / "alarms" / "grafana-dashboard.json"
@@ -60,12 +61,12 @@ def exported() -> list[str]:
 
 @pytest.mark.quick
 def test_every_metric_that_they_name_exists() -> None:
-    page = (DOCS / "metrics.md").read_text()
-    known = {prometheus_name(metric) for metric in METRICS if not metric.absent} | set(LAG_METRICS)
+    page = (DOCS / "metrics.md").read_text() + (DOCS / "page.md").read_text()
+    known = {prometheus_name(metric) for metric in METRICS if not metric.absent} | {*LAG_METRICS, READ}
     used = {name for text in (*rule_expressions().values(), *dashboard_expressions()) for name in _NAME.findall(text)}
     assert len(used) > 15
     assert used <= known
-    assert used <= {line.split("{")[0] for line in exported()}
+    assert used <= {READ, *(line.split("{")[0] for line in exported())}
     assert {name for name in used if f"`{name}`" not in page} == set()
 
 
@@ -74,7 +75,12 @@ def test_each_alert_says_which_stream_and_what_to_do() -> None:
     rules = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
     assert max(Counter(rule["alert"] for rule in rules).values()) == 1
     for rule in rules:
-        assert "{{ $labels.server }}" in rule["annotations"]["summary"]
+        label = "connection" if READ in rule["expr"] else "server"
+        assert rule["annotations"]["summary"].startswith(f"{{{{ $labels.{label} }}}}: ")
+        values = re.findall(r"\{\{ (\$value.*?) \}\}", rule["annotations"]["summary"])
+        assert set(values) <= {"$value | humanizeDuration", "$value | humanize"}
+        if "$value | humanizeDuration" in values:
+            assert re.match(r"\w+(?:_seconds| / 1000) >", rule["expr"]), "the value of an expression is its left side"
         assert rule["annotations"]["description"]
         assert rule["labels"]["severity"] in ("warning", "critical")
 
