@@ -247,8 +247,10 @@ def test_records_with_keys_of_rows_that_they_are_not_about(pipeline: Pipeline, r
     )
     a, b = of_row(routed, "routed_a", 1), of_row(routed, "routed_b", 1)
     routed.produce((b.key, a.value, b.partition))
+    # The marks of a repair that the ledger does not know say nothing.
+    chosen.produce((two.key, None, two.partition), cdc_repair=b"forged")
     expected = {
-        "plain": {Kind.UNREADABLE: 1}, "chosen": {Kind.UNREADABLE: 3}, "routed_b": {Kind.UNREADABLE: 1},
+        "plain": {Kind.UNREADABLE: 1}, "chosen": {Kind.UNREADABLE: 4}, "routed_b": {Kind.UNREADABLE: 1},
     }  # fmt: skip
     for request in CHECKS:
         assert findings(pipeline.verify(request)) == expected, request

@@ -74,10 +74,10 @@ class TopicDamage:
         """Write a record once more, with its headers."""
         self._produce(record.key, record.value, record.partition, list(record.headers))
 
-    def produce(self, *records: tuple[bytes | None, bytes | None, int]) -> None:
+    def produce(self, *records: tuple[bytes | None, bytes | None, int], **headers: bytes) -> None:
         """Write records past the stream."""
         for record in records:
-            self._produce(*record, [])
+            self._produce(*record, [(name.replace("_", "-"), content) for name, content in headers.items()])
 
     def _produce(self, key: bytes | None, value: bytes | None, partition: int, headers: list[Any]) -> None:
         producer = Producer({"bootstrap.servers": self.pipeline.properties["kafka.bootstrap.servers"]})

@@ -35,7 +35,7 @@ from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryBlocks
 from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import boundary_reader, event_reader
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader, EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.read.record_range import read_messages, read_records
-from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import is_repair
+from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import is_repair, without_unknown_repair
 from airflow_provider_mysql_cdc.cdc.verify.read.row_records import RowRecords, WrittenRow
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable, tables_by_topic
 from airflow_provider_mysql_cdc.cdc.verify.structures.written_structures import WrittenStructures
@@ -337,6 +337,7 @@ class TopicReader:
         self, topic: str, record: TopicRecord, counter: PartCounter, tombstones: LoneTombstones | None
     ) -> str | None:
         """Add the entries of a record; return why it is no event, where it is not known which row it is about."""
+        record = without_unknown_repair(record, self._task.inputs.repairs.get(topic, ()))
         try:
             event = self._task.reader(topic).read(record.key, record.value, record.headers)
             if not event.source or self._cfg.is_ticdc:

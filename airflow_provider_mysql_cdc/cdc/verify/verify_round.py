@@ -57,6 +57,7 @@ from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import PartCount
 from airflow_provider_mysql_cdc.cdc.verify.history.transactions import transaction_check
 from airflow_provider_mysql_cdc.cdc.verify.read.sql_row_text import sql_texts
 from airflow_provider_mysql_cdc.cdc.verify.repair.repair_found import most_found
+from airflow_provider_mysql_cdc.cdc.verify.repair.repair_records import repairs_by_topic
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import TableVerdict
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
@@ -185,6 +186,7 @@ class VerifyRound:
             self._counts_of_parts.batches,
             self.request.checksums,
             topics.judged_tombstones(tables.values()),
+            repairs_by_topic(views.ledger),
         )
         results = StageRunner(context.cfg, context.runner, context.job.schema_ids).run_barrier_shuffled(
             run_verify_task,

@@ -7,9 +7,11 @@ leads consumers nowhere any longer, and verifications do not report it again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import replace
 
 from airflow_provider_mysql_cdc.cdc.model.records import Header, Headers
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
 _PLACE = re.compile(rb"(?<!\d)(\d{1,9})@(\d{1,18})(?!\d)")
 REPAIR_HEADER = "cdc-repair"
@@ -39,6 +41,18 @@ def settled_places(headers: Headers) -> Iterator[tuple[int, int]]:
         if name == SETTLED_HEADER and content is not None:
             for partition, offset in _PLACE.findall(content):
                 yield int(partition), int(offset)
+
+
+def without_unknown_repair(record: TopicRecord, runs: Container[bytes | None]) -> TopicRecord:
+    """Return a record without the marks of a repair if it is of none of these runs: other hands have written them.
+
+    Args:
+        record: The record.
+        runs: The runs that have repaired something in the topic, as the ledger says.
+    """
+    if not is_repair(record.headers) or all(run in runs for name, run in record.headers if name == REPAIR_HEADER):
+        return record
+    return replace(record, headers=tuple(h for h in record.headers if h[0] not in (REPAIR_HEADER, SETTLED_HEADER)))
 
 
 def is_repair(headers: Headers) -> bool:

@@ -108,6 +108,14 @@ def with_earlier_repairs(verdicts: Iterable[TableVerdict], repairs: Iterable[Rep
     ]
 
 
+def repairs_by_topic(ledger: LedgerState) -> dict[str, frozenset[bytes | None]]:
+    """Return the runs that have repaired something in each topic, as headers name them."""
+    found: dict[str, frozenset[bytes | None]] = {}
+    for repair in read_repairs(ledger):
+        found[repair.topic] = found.get(repair.topic, frozenset()) | {repair.run.encode()}
+    return found
+
+
 def read_repairs(ledger: LedgerState, run: str = "") -> list[RepairRecord]:
     """Return what was repaired, in the order of time.
 
