@@ -343,7 +343,7 @@ class DrainWriter:
     def _table_map(self, event: Event, xa_commit: Event | None = None) -> None:
         correct = self._correct_table if xa_commit is None else partial(self._correct_table, xa_commit=xa_commit)
         route = self.routes.of_table_map(event, self.state, correct)
-        if self.position.is_lent and self.context.cfg.captures(route.table):
+        if self.position.is_lent and self.context.cfg.needs_schema(route.table):
             self.position.is_lent = False
         if self.whole_transactions is not None:
             self.whole_transactions.add_route(event, route)

@@ -182,11 +182,12 @@ def change_of_captured(cfg: ConnectorConfig, event: Event) -> str | None:
     if event.type == c.TABLE_MAP_EVENT:
         table_map = parse_table_map(event)
         table = TableId(table_map.db, table_map.table)
-        return str(table) if cfg.captures(table) else None
+        return str(table) if cfg.needs_schema(table) else None
     if event.type not in (c.QUERY_EVENT, c.EXECUTE_LOAD_QUERY_EVENT):
         return None
     query = parse_query(event)
-    if changes_rows(query.sql, query.sql_mode or 0, query.updated_dbs, cfg.captures_database):
+    is_xa_commit = query.sql[: len("XA COMMIT")].upper() == "XA COMMIT"  # of rows that were prepared before
+    if is_xa_commit or changes_rows(query.sql, query.sql_mode or 0, query.updated_dbs, cfg.captures_database):
         return query.sql
     return statement_about_tables(cfg, event)
 

@@ -45,7 +45,7 @@ from airflow_provider_mysql_cdc.cdc.drain.refused_server import VERIFY_REMEDY, r
 from airflow_provider_mysql_cdc.cdc.drain.requested_position import last_file, previous_gtids_of, start_file
 from airflow_provider_mysql_cdc.cdc.drain.skipped_transactions import SkippedTransactions
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceSettingError
-from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, gtid_source
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker, gtid_source
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
@@ -67,6 +67,7 @@ class _Search:
         gtids: What the search has seen.
         anonymous: Position of a transaction without a GTID among those that were read; None if there is none.
         statements: Statements about captured tables in transactions that do not count, by GTID.
+        changed: Transactions that the set lacks and that change captured tables.
         skipped: Transactions that the server has executed as empty ones, because somebody has skipped them.
         emptied: Transactions of the former server that it has replicated as empty ones.
     """
@@ -76,6 +77,7 @@ class _Search:
     gtids: GtidSearch
     anonymous: str | None
     statements: Mapping[str, str]
+    changed: GtidSet
     skipped: GtidSet
     emptied: GtidSet
 
@@ -169,7 +171,11 @@ def _find(
     # Rows of the others are not written: nothing is lost without them.
     if needed := lost.of_sources(cfg.writes_rows_of):
         raise _purged_error(conn, offset, stored, needed)
-    found = _search(cfg, conn, wanted.subtract(absent), purged, offset.server_uuid or "")
+    held = wanted.subtract(absent)
+    found = _search(cfg, conn, held, purged, offset.server_uuid or "")
+    if (errant := found.gtids.errant) and errant == errant.subtract(found.changed):
+        note(f"this server has executed {shown_gtids(errant)}, which change no captured table: they count as read")
+        found = _search(cfg, conn, held.union(errant), purged, offset.server_uuid or "")
     if found.anonymous is not None:
         raise _no_gtids_error(conn, offset, f"the transaction at {found.anonymous} has no GTID")
     if found.gtids.errant:
@@ -279,8 +285,9 @@ def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet, f
     file, previous = _search_start(conn, names, wanted, purged)
     # With log_replica_updates=OFF, what was replicated is in no file and counts as purged.
     search = GtidSearch(wanted, previous.union(purged), cfg.writes_rows_of)
-    anonymous, last_file, gtid = None, "", None
+    anonymous, last_file, gtid, lacked = None, "", None, None
     statements: dict[str, str] = {}
+    changed = GtidTracker("")
     skipped = SkippedTransactions(
         LocalGtids.read(conn), former_server, lambda event: change_of_captured(cfg, event) is not None
     )
@@ -291,12 +298,15 @@ def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet, f
     try:
         for event in stream.events(end, unused=no_rows):
             skipped.take(event)
+            if lacked is not None and change_of_captured(cfg, event):
+                changed.add(lacked)
             is_doubtful = event.type == c.QUERY_EVENT and gtid is not None and search.is_out_of_order(gtid)
             if gtid is not None and is_doubtful and (sql := statement_about_tables(cfg, event)):
                 statements[gtid] = sql
             if event.type not in c.GTID_EVENTS:
                 continue
             gtid = parse_gtid(event).gtid
+            lacked = None if gtid is None or wanted.contains(gtid) else gtid
             if gtid is None:
                 anonymous = anonymous or f"{event.file}:{event.start_pos}"
             else:
@@ -315,7 +325,9 @@ def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet, f
         boundary = end.with_position(*search.boundary)
     else:
         boundary = end if last_file == end.file else end.with_position(end.file, FILE_START)
-    return _Search(place, boundary, search, anonymous, statements, skipped.found(), skipped.emptied())
+    return _Search(
+        place, boundary, search, anonymous, statements, changed.gtid_set(), skipped.found(), skipped.emptied()
+    )
 
 
 def _take_earlier(
@@ -425,7 +437,7 @@ def _skipped_error(conn: Any, offset: BinlogOffset, stored: GtidSet, skipped: Gt
         conn,
         offset,
         f"it has executed {shown_gtids(skipped)} as empty transactions, or with changes of no captured table, on "
-        "another server than the one they come from, or has them in gtid_purged without having logged them, as somebody "
+        "another server than the one they come from, or has them in gtid_purged and never logged them, as somebody "
         "leaves it who skips a transaction (SET gtid_next, SET GLOBAL gtid_purged), and the stream has not read them "
         "so: their changes may be in the topics, and not in its tables",
         "let database.hostname lead to a server that has executed them; or continue with what this one has: "
