@@ -81,6 +81,8 @@ pub struct RowDecoder {
     pub envelope: EnvelopeTexts,
     /// Partitions of the rows to produce; none for all.
     pub assigned: Option<AssignedPartitions>,
+    /// Values are rows alone, without numbers, and an update has only the row after it: whether deletes have theirs.
+    pub unwrapped: Option<bool>,
 }
 
 impl RowDecoder {
@@ -120,16 +122,18 @@ impl RowDecoder {
                 (at, number) = (stop, number + 1);
                 continue;
             }
-            at = match operation {
-                Operation::Insert => self.first_image(&envelope.insert, at, rows, scratch)?,
-                Operation::Delete => self.first_image(&envelope.before, at, rows, scratch)?,
-                Operation::Update => self.both_images(at, rows, scratch)?,
+            at = match (operation, self.unwrapped) {
+                (Operation::Insert, _) => self.first_image(&envelope.insert, at, rows, scratch)?,
+                (Operation::Delete, Some(false)) => self.no_image(at, rows, scratch)?,
+                (Operation::Delete, _) => self.first_image(&envelope.before, at, rows, scratch)?,
+                (Operation::Update, Some(_)) => self.last_image(at, rows, scratch)?,
+                (Operation::Update, None) => self.both_images(at, rows, scratch)?,
             };
             let value = &mut scratch.value;
             value.extend_from_slice(rows.before_number);
             if envelope.binary {
                 avro_binary::long(value, number);
-            } else {
+            } else if self.unwrapped.is_none() {
                 json_text::signed(value, number);
             }
             value.extend_from_slice(rows.after_number);
@@ -193,6 +197,24 @@ impl RowDecoder {
         scratch.value.extend_from_slice(&self.envelope.value_head);
         scratch.value.extend_from_slice(lead);
         self.image(rows.data, at, scratch).ok_or(Declined::Value)
+    }
+
+    /// Begin an empty value, and write the key; return the offset after the image.
+    fn no_image(&self, at: usize, rows: &Rows, scratch: &mut Scratch) -> Result<usize, Declined> {
+        scratch.value.clear();
+        self.key(rows.data, at, scratch).ok_or(Declined::Value)
+    }
+
+    /// Begin a value with the second of two images.
+    fn last_image(&self, at: usize, rows: &Rows, scratch: &mut Scratch) -> Result<usize, Declined> {
+        let at = self.key(rows.data, at, scratch).ok_or(Declined::Value)?;
+        std::mem::swap(&mut scratch.key, &mut scratch.other_key);
+        let at = self.first_image(&self.envelope.insert, at, rows, scratch)?;
+        if scratch.key == scratch.other_key {
+            Ok(at)
+        } else {
+            Err(Declined::KeyChange)
+        }
     }
 
     fn both_images(&self, at: usize, rows: &Rows, scratch: &mut Scratch) -> Result<usize, Declined> {

@@ -16,8 +16,8 @@ use crate::ticdc_rows;
 #[pyclass(frozen)]
 pub struct RowKernel {
     pub decoder: RowDecoder,
-    /// Whether a tombstone follows the record of a delete.
-    pub tombstones: bool,
+    /// Whether a delete has a record, and whether it has a tombstone after that.
+    pub deletes: (bool, bool),
     pub tally: Py<Tally>,
     /// Of a table whose rows are written in TiCDC's protocol.
     pub dispatcher: Option<Dispatcher>,
@@ -113,6 +113,15 @@ impl RowKernel {
         data.get(rows_at.checked_sub(size)?..rows_at)
     }
 
+    /// Return whether rows have a record, and whether they have a tombstone after that.
+    pub fn records_of(&self, operation: Operation) -> (bool, bool) {
+        if operation == Operation::Delete {
+            self.deletes
+        } else {
+            (true, false)
+        }
+    }
+
     fn decode(
         &self,
         operation: Operation,
@@ -128,14 +137,16 @@ impl RowKernel {
             let rows = ticdc_rows::decode(&self.decoder, dispatcher, operation, rows, scratch, &mut take)?;
             return Ok((rows, rows));
         }
-        let with_tombstone = self.tombstones && operation == Operation::Delete;
+        let (with_record, with_tombstone) = self.records_of(operation);
         let mut take = |key: Option<&[u8]>, value: &[u8], row: i64| -> Option<()> {
             let key = key.map(|key| PyBytes::new(py, key));
-            if with_tombstone {
+            if with_record {
                 out.append(record(py, key.clone(), value, row)?).ok()?;
-                return out.append(tombstone(py, key, row)?).ok();
             }
-            out.append(record(py, key, value, row)?).ok()
+            if with_tombstone {
+                out.append(tombstone(py, key, row)?).ok()?;
+            }
+            Some(())
         };
         self.decoder.decode(operation, rows, scratch, &mut take)
     }

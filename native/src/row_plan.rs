@@ -17,8 +17,9 @@ type ColumnPlan = (Vec<u8>, Option<Vec<u8>>, bool, Option<Vec<u8>>, String, Vec<
 ///
 /// `around` has the texts before and after keys, the one that values begin with, and those before the image of an insert,
 /// before another first image, and between two; then those before, between and after the members of images.
-/// `binary` is true when row numbers are written as in Avro; `owned` has the number of the topic's partitions and
-/// those whose rows are produced.
+/// `binary` is true when row numbers are written as in Avro; `deletes` says whether a delete has a record, and whether it
+/// has a tombstone after that; `owned` has the number of the topic's partitions and those whose rows are produced;
+/// `unwrapped` is there for values that are rows alone, and says whether deletes have theirs.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 pub fn plan(
@@ -26,13 +27,15 @@ pub fn plan(
     keys: Vec<usize>,
     around: Vec<Vec<u8>>,
     binary: bool,
-    tombstones: bool,
+    deletes: (bool, bool),
     tally: Py<Tally>,
     owned: Option<(u32, Vec<u32>)>,
+    unwrapped: Option<bool>,
 ) -> Option<RowKernel> {
     let assigned = owned.map(|(count, assigned)| AssignedPartitions::new(count, &assigned));
-    let decoder = decoder_of(columns, &keys, envelope_of(around, binary)?, assigned)?;
-    Some(RowKernel { decoder, tombstones, tally, dispatcher: None })
+    let mut decoder = decoder_of(columns, &keys, envelope_of(around, binary)?, assigned)?;
+    decoder.unwrapped = unwrapped;
+    Some(RowKernel { decoder, deletes, tally, dispatcher: None })
 }
 
 /// Return the decoder of a table version whose rows are written in TiCDC's protocol, or None for one with something that is
@@ -51,7 +54,7 @@ pub fn flat_plan(
     let mut around = vec![Vec::new(); 9];
     (around[0], around[2]) = heads;
     let decoder = decoder_of(columns, &keys, envelope_of(around, true)?, None)?;
-    Some(RowKernel { decoder, tombstones: false, tally, dispatcher })
+    Some(RowKernel { decoder, deletes: (true, false), tally, dispatcher })
 }
 
 fn envelope_of(around: Vec<Vec<u8>>, binary: bool) -> Option<EnvelopeTexts> {
@@ -82,5 +85,5 @@ fn decoder_of(
     if columns.is_empty() || keys.iter().any(|&key| key >= columns.len()) {
         return None;
     }
-    Some(RowDecoder { columns, key_columns: keys.len(), envelope, assigned })
+    Some(RowDecoder { columns, key_columns: keys.len(), envelope, assigned, unwrapped: None })
 }

@@ -34,25 +34,25 @@ pub struct TextRowDecoder {
     image: [Vec<u8>; 3],
     /// Whether row numbers, and times after them, are written as Avro writes them.
     pub binary: bool,
+    /// Whether values have row numbers.
+    numbered: bool,
 }
 
 impl TextRowDecoder {
     /// Return the decoder of a table's rows.
     ///
-    /// `envelope` has the texts before and after keys, and before the image in values; for Avro then those before, between
-    /// and after the members of an image.
+    /// `envelope` has the texts before and after keys, and before the image in values; then those before, between and after
+    /// the members of an image.
     pub fn of(
         columns: Vec<TextColumn>,
         value: Vec<Member>,
         key: Vec<Member>,
-        mut envelope: Vec<Vec<u8>>,
+        envelope: Vec<Vec<u8>>,
+        (binary, numbered): (bool, bool),
     ) -> Option<TextRowDecoder> {
-        let image = envelope.split_off(envelope.len().min(3));
-        let [key_head, key_tail, value_head]: [Vec<u8>; 3] = envelope.try_into().ok()?;
-        let binary = !image.is_empty();
-        let json = || [b"{", b",", b"}"].map(|text| text.to_vec());
-        let image = if binary { image.try_into().ok()? } else { json() };
-        Some(TextRowDecoder { columns, value, key, key_head, key_tail, value_head, image, binary })
+        let [key_head, key_tail, value_head, open, comma, close]: [Vec<u8>; 6] = envelope.try_into().ok()?;
+        let image = [open, comma, close];
+        Some(TextRowDecoder { columns, value, key, key_head, key_tail, value_head, image, binary, numbered })
     }
 
     /// Return whether records have keys.
@@ -80,7 +80,7 @@ impl TextRowDecoder {
         value.extend_from_slice(around.0);
         if self.binary {
             avro_binary::long(value, row);
-        } else {
+        } else if self.numbered {
             json_text::signed(value, row);
         }
         value.extend_from_slice(around.1);

@@ -31,13 +31,15 @@ pub struct TextRows {
 
 /// Return the decoder of rows of a SELECT, or None for one with something that is not supported.
 ///
-/// `around` is the envelope of `TextRowDecoder::of`.
+/// `around` is the envelope of `TextRowDecoder::of`; `numbers` says whether row numbers are written as in Avro, and whether
+/// there are any.
 #[pyfunction]
 pub fn text_plan(
     columns: Vec<TextColumnPlan>,
     value: Vec<MemberPlan>,
     key: Vec<MemberPlan>,
     around: Vec<Vec<u8>>,
+    numbers: (bool, bool),
     tally: Py<Tally>,
 ) -> Option<TextRows> {
     let column = |(nullable, null, name, numbers, texts): TextColumnPlan| {
@@ -50,7 +52,7 @@ pub fn text_plan(
         let member = |(label, column, constant)| Member { label, column, constant };
         known.then(|| plans.into_iter().map(member).collect())
     };
-    let decoder = TextRowDecoder::of(columns, members(value)?, members(key)?, around)?;
+    let decoder = TextRowDecoder::of(columns, members(value)?, members(key)?, around, numbers)?;
     Some(TextRows { decoder, tally })
 }
 

@@ -200,19 +200,21 @@ impl<'a, 'py> Transaction<'a, 'py> {
         let (py, event) = (self.py, self.row_events);
         let partitions = self.tables.at(table).partitions;
         let change = change_of(operation);
-        let with_tombstone = decoder.tombstones && operation == Operation::Delete;
+        let (with_record, with_tombstone) = decoder.records_of(operation);
         let Buffers { records, scratch, before, after, .. } = &mut *self.buffers;
         let mut size = 0;
         let mut take = |key: Option<&[u8]>, value: &[u8], row: i64| -> Option<()> {
             let key_bytes = key.map_or(0, <[u8]>::len);
             let partition = partition_of(key, partitions);
             let key = key.map(|key| PyBytes::new(py, key));
-            let following = with_tombstone.then(|| key.clone());
-            let (made, bytes) = (record(py, key, value, row)?, key_bytes + value.len());
-            records.push(Record { table, event, partition, change, record: made, bytes });
-            size += bytes;
-            if let Some(key) = following {
-                let (change, record) = (Change::None, tombstone(py, key, row)?);
+            if with_record {
+                let (made, bytes) = (record(py, key.clone(), value, row)?, key_bytes + value.len());
+                records.push(Record { table, event, partition, change, record: made, bytes });
+                size += bytes;
+            }
+            if with_tombstone {
+                let change = if with_record { Change::None } else { change };
+                let record = tombstone(py, key, row)?;
                 records.push(Record { table, event, partition, change, record, bytes: key_bytes });
                 size += key_bytes;
             }

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any, ClassVar
+from unittest.mock import patch
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_binary import varint
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
@@ -326,11 +327,9 @@ class _Reading:
         check_rows(event, header, len(decoder.table.columns))
         flat = isinstance(route.source, TicdcSource)
         ctx, out = EventContext(transaction=self.order if flat else "null"), list[Any]()
-        route.write_source_block(ctx, route.source, event, self.at)
+        with patch.object(time, "time_ns", lambda: self.walker.now):
+            route.write_source_block(ctx, route.source, event, self.at)
         python = getattr(decoder, "python", decoder)
-        # Flat rows do not tell when they were written.
-        if not flat:
-            ctx.tail = route.source.op_tail(self.walker.now)
         decode = (python.write, python.update, python.delete)[c.ROW_EVENT_KINDS[event.type]]
         decode(event.buf, header.pos, event.end, ctx, out)
         place = (self.at.gtid, self.events) if self.walker.by_event else (None, 0)

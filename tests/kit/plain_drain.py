@@ -89,6 +89,7 @@ def drained(
     plainly: bool,
     resume: ResumePosition | None = None,
     counted: bool = True,
+    whole: bool = False,
     refusals: list[tuple[BinlogOffset, CdcError]] | None = None,
     **given: str,
 ) -> tuple[list[Any], str, DrainWriter]:
@@ -108,7 +109,8 @@ def drained(
     refused = [] if refusals is None else refusals
     context = replace(context, report_refusal=lambda before, error: refused.append((before, error)))
     writer = sink.writer = create_writer(context)
-    writer.whole_transactions = None
+    if not whole:
+        writer.whole_transactions = None
     if not plainly:
         writer.plain_transactions = None
     with stream_of(pieces, START) as stream:

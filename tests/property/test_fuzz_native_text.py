@@ -232,7 +232,8 @@ def test_made_up_rows_of_the_text_protocol() -> None:
 def test_a_packet_that_is_not_the_row() -> None:
     """Offsets outside of the packet, another type, texts that are no byte text: declined, and nothing is added."""
     module, out = kernel().module, list[Any]()
-    made = module.text_plan([(False, b"null", "copy", [], [])], [(b'"c":', 0, b"")], [], [b""] * 3, module.Tally())
+    around = [b"", b"", b"", b"{", b",", b"}"], (False, True), module.Tally()
+    made = module.text_plan([(False, b"null", "copy", [], [])], [(b'"c":', 0, b"")], [], *around)
     for given in ((b"\x011", 3), (b"\x021", 0), (b"\xff1", 0), (b"\xfe1", 0), (bytearray(b"\x011"), 0), (None, 0)):
         assert made.row(*given, "", "", 0, out) < 0
     assert made.row(b"\x011", 0, "\u0100", "", 0, out) < 0
@@ -240,7 +241,7 @@ def test_a_packet_that_is_not_the_row() -> None:
     assert out == []
     assert made.row(b"\x011", 0, "<", ">", 0, out) == 1
     assert out == [(None, b'{"c":1}<0>', 0, 0, None, None)]
-    assert module.text_plan([(False, b"", "copy", [], [])], [(b"", 1, b"")], [], [b""] * 3, module.Tally()) is None
+    assert module.text_plan([(False, b"", "copy", [], [])], [(b"", 1, b"")], [], *around) is None
 
 
 def test_rows_at_once_end_where_their_records_have_a_megabyte() -> None:

@@ -64,4 +64,4 @@ def avro_column_plan(column: Column, options: DecoderOptions, null: str) -> Text
     )
 
 
-AVRO_TEXT = NativeTextFormat(AVRO, BINARY_MARK, tuple(AVRO.image), avro_column_plan, "format", "written as Avro")
+AVRO_TEXT = NativeTextFormat(AVRO, BINARY_MARK, avro_column_plan, "format", "written as Avro")

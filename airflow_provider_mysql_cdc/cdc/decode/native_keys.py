@@ -33,11 +33,13 @@ class NativeKeyReader:
         if options.flat:
             raise Declined("dates and times of the key are MySQL's own text")
         keys = key_columns(table, options)
+        texts = (JSON.key.opening, JSON.key_members(options) + JSON.key.closing, "", *JSON.image)
         plan = module.text_plan(
             [_column_plan(column, options, in_key=column in keys) for column in columns],
             [],
             [(member_label(column, options), columns.index(column), b"") for column in keys],
-            [text.encode(_BYTES) for text in (JSON.key.opening, JSON.key_members(options) + JSON.key.closing, "")],
+            [text.encode(_BYTES) for text in texts],
+            (False, True),
             module.Tally(),
         )
         if plan is None:

@@ -101,9 +101,10 @@ def event_plan(
         list(python.keys),
         [text.encode(_BYTES) for text in texts],
         dialect.number is not None,
-        options.tombstones,
+        (python.writes_deletes, options.tombstones),
         tally.native,
         None if owned is None else (owned.partition_count, sorted(owned.own_partitions)),
+        python.unwrapped,
     )
 
 

@@ -178,7 +178,6 @@ class NativeTextFormat:
     Args:
         dialect: How records are assembled.
         mark: Text around the names of marks in the text after rows.
-        delimiters: Text before, between and after the members of an image; empty for those of JSON.
         column_plan: Returns how the kernel reads and writes a column, of the modes and its JSON text of NULL.
         fallback_reason: What rows are counted as when the kernel does not know their table.
         action: What a decoder does with rows, for the log.
@@ -186,13 +185,12 @@ class NativeTextFormat:
 
     dialect: Dialect
     mark: str
-    delimiters: tuple[str, ...]
     column_plan: Callable[[Column, DecoderOptions, str], TextColumnPlan]
     fallback_reason: str
     action: str
 
 
-JSON_TEXT = NativeTextFormat(JSON, JSON_MARK, (), json_column_plan, "table", "decoded")
+JSON_TEXT = NativeTextFormat(JSON, JSON_MARK, json_column_plan, "table", "decoded")
 
 
 class NativeTextDecoder:
@@ -308,13 +306,14 @@ def _kernel_plan(plan: TextRowPlan, native_format: NativeTextFormat, module: Any
         before_key + dialect.key.opening,
         dialect.key_members(options) + dialect.key.closing + after_key,
         before_value + dialect.insert(),
-        *native_format.delimiters,
+        *dialect.image,
     )
     kernel_plan = module.text_plan(
         [native_format.column_plan(column, options, plan.null_text(column)) for column in plan.columns],
         [_value_member(plan, column) for column in plan.value],
         [(_label(plan, column), plan.columns.index(column), b"") for column in plan.key],
         [text.encode(_BYTES) for text in texts],
+        (dialect.number is not None, bool(dialect.row)),
         tally.native,
     )
     if kernel_plan is None:

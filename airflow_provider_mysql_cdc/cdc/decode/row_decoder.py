@@ -62,6 +62,10 @@ class RowDecoder:
 
     native = False
     """Whether the native kernel decodes first; see ``NativeRowDecoder``."""
+    writes_deletes = True
+    """Whether deletes have a record before their tombstone."""
+    unwrapped: bool | None = None
+    """Where values are rows alone, and those of updates the row after it: whether deletes have theirs."""
 
     def __init__(
         self,

@@ -21,8 +21,11 @@ from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.table_route import TableRoute
 from airflow_provider_mysql_cdc.cdc.emit import source_block as source_of
 from airflow_provider_mysql_cdc.cdc.emit.source_block import SourceBlock, change_us
-from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
+from airflow_provider_mysql_cdc.cdc.formats.unwrapped_rows import UnwrappedRowDecoder, UnwrappedRows
+from airflow_provider_mysql_cdc.cdc.formats.unwrapped_source import UnwrappedSource
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord, byte_count
 
+_PLAIN_DECODERS = (RowDecoder, UnwrappedRowDecoder)
 _MAX_TABLES = 1024
 _MAX_TEXT = 2 << 20
 """Bytes of a chunk that is made text at once; rows of larger ones, which hold a large event, go through the handler."""
@@ -34,23 +37,25 @@ class PlainInserts:
 
     Args:
         route: The table's route.
-        source: Writes the source block.
+        source: Writes the source block, or the text after unwrapped rows.
         decoder: Decodes its rows.
         table_id: The table's number, as it stands in events.
         header: What stands between flags and rows.
         before_source: Text before the source block.
         tail: Text after the row's number.
         thread: The thread that the tail names; None when it has to be made again.
+        now: The time in nanoseconds that unwrapped rows show.
     """
 
     route: TableRoute
-    source: SourceBlock
+    source: SourceBlock | UnwrappedSource
     decoder: RowDecoder
     table_id: bytes
     header: bytes
     before_source: str = ""
     tail: str = ""
     thread: int | None = None
+    now: int = 0
     functions: NullBitmapFunctions = field(init=False)
     bitmap_size: int = field(init=False)
     rows_at: int = field(init=False)
@@ -126,20 +131,25 @@ class PlainRows:
         if position.thread != table.thread or table is not self._counted:
             self._begin_rows(table)
         gtid, commit_us = position.gtid, position.commit_us
-        head = source.head(
-            change_us(source.layout, timestamp, commit_us),
-            source.streamed_marker,
-            server_id,
-            "null" if gtid is None else f'"{gtid}"',
-            f'"{file}"',
-            pos,
-        )
+        gtid_text, file_text, head = "null" if gtid is None else f'"{gtid}"', f'"{file}"', ""
+        if isinstance(source, SourceBlock):
+            us, marker = change_us(source.layout, timestamp, commit_us), source.streamed_marker
+            head = source.head(us, marker, server_id, gtid_text, file_text, pos)
+        elif source.differs:
+            us, thread = change_us(source.plain.layout, timestamp, commit_us), position.thread or "null"
+            handler.ctx.src_tail = source.fields(
+                us, "null", server_id, gtid_text, file_text, pos, thread, "null", table.now
+            )
+            table.tail = table.decoder.row_texts(handler.ctx, "c")[1]
         if not self._decode(table, chunk, first, end, table.before_source + head):
             return False
         position.events += 1
         position.row_bytes += end - body
         records, output = self._records, handler.output
-        output.sink.produce_all(table.route.topic, records, output.headers)
+        if isinstance(source, SourceBlock):
+            output.sink.produce_all(table.route.topic, records, output.headers)
+        else:
+            output.sink.produce_plain(table.route.topic, records, output.headers, 0, byte_count(records))
         self._counted, self._row_count = table, self._row_count + len(records)
         self._last = timestamp, server_id, file, pos, gtid, commit_us
         return True
@@ -169,7 +179,10 @@ class PlainRows:
             self.add_counts()
         ctx, source = self.handler.ctx, table.source
         table.thread = thread = self.handler.position.thread
-        ctx.src_head, ctx.src_tail, ctx.tail = "", source.tail_by_thread[thread], source.op_tail(time.time_ns())
+        table.now = time.time_ns()
+        ctx.src_head = ctx.src_tail = ""
+        if isinstance(source, SourceBlock):
+            ctx.src_tail, ctx.tail = source.tail_by_thread[thread], source.op_tail(table.now)
         table.before_source, table.tail = table.decoder.row_texts(ctx, "c")
 
     def add_counts(self) -> None:
@@ -191,9 +204,13 @@ def _plain_table(handler: RowEventHandler, route: TableRoute, table_id: bytes) -
     """Return what the inserted rows of a table need; None where their records need more than decoding."""
     decoder, share, output, source = route.decoder, route.share, handler.output, route.source
     header = route.headers.get(c.WRITE_ROWS_EVENT_V2)
-    if header is None or not isinstance(source, SourceBlock) or type(decoder) is not RowDecoder:
+    if decoder is None or route.decode[0] != decoder.write:
         return None
-    if route.decode[0] != decoder.write or route.write_source_block is not source_of.fill:
+    if isinstance(decoder, UnwrappedRows) and isinstance(source, UnwrappedSource) and source.headers is None:
+        decoder = decoder.avro_decoder
+    elif not isinstance(source, SourceBlock) or route.write_source_block is not source_of.fill:
+        return None
+    if header is None or not isinstance(decoder, RowDecoder) or type(decoder) not in _PLAIN_DECODERS:
         return None
     if route.record_format is not None or route.id_headers is not None or output.has_id_header:
         return None

@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.decode.row_functions import RowFunctions
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow, TolerantDecoder
 from airflow_provider_mysql_cdc.cdc.emit import source_block as source_of
 from airflow_provider_mysql_cdc.cdc.emit.source_block import SourceBlock
-from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.formats import table_options, unwrapped_source
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRows, create_avro_rows
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare, partition_of
@@ -30,6 +30,8 @@ from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, Reco
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import TicdcRows, create_ticdc_rows
+from airflow_provider_mysql_cdc.cdc.formats.unwrapped_rows import create_unwrapped_rows
+from airflow_provider_mysql_cdc.cdc.formats.unwrapped_source import UnwrappedSource
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalRowReader
@@ -68,7 +70,7 @@ class TableRoute:
     table: TableId
     topic: str
     share: TopicShare
-    source: SourceBlock | AvroSource | TicdcSource | None
+    source: SourceBlock | AvroSource | TicdcSource | UnwrappedSource | None
     decoder: RowFunctions | None
     decode: tuple[DecodeRows, ...]
     signals: SignalRowReader | None = None
@@ -175,7 +177,11 @@ def make_route(settings: RouteSettings, table: Table, table_map: TableMap, share
     decoder_args = table, table_map, options, table_options.envelope_text(cfg, table, options)
     source_block = table_options.table_source_block(cfg, table.id)
     format_decoder = None if record_format is None else _format_decoder(settings, record_format, *decoder_args, share)
+    source: SourceBlock | AvroSource | TicdcSource | UnwrappedSource
     source, write_source_block = _source_writer(cfg, table.id, source_block, format_decoder)
+    if unwrapped := create_unwrapped_rows(cfg, *decoder_args, share.topic, source_block, settings.tally):
+        format_decoder, source = unwrapped
+        write_source_block = unwrapped_source.fill
     # Keys that a record format serializes after decoding are not the ones whose partition the decoder could compute.
     decoder = format_decoder or compile_decoder(
         *decoder_args, settings.tally, settings.owned_keys(share) if record_format is None else None

@@ -31,8 +31,11 @@ from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.emit.source_block import SourceBlock
 from airflow_provider_mysql_cdc.cdc.emit.source_marks import marked_context
+from airflow_provider_mysql_cdc.cdc.formats import unwrapped_source
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRows
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import TransactionPartitioner
+from airflow_provider_mysql_cdc.cdc.formats.unwrapped_rows import whole_transactions_unwrap
+from airflow_provider_mysql_cdc.cdc.formats.unwrapped_source import UnwrappedSource
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.ticdc import ticdc_source
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitClock
@@ -138,7 +141,7 @@ def create_transaction_decoder(
         window_keys: Remembers the keys of each row event, or None.
     """
     # Where a transform cannot take a record, the position has to tell its transaction.
-    if tally is None or window_keys is not None or cfg.chain is not None:
+    if tally is None or window_keys is not None or (cfg.chain is not None and not whole_transactions_unwrap(cfg)):
         return None
     if cfg[F.PROVIDE_TRANSACTION_METADATA] or cfg[F.INCLUDE_QUERY] or cfg.filters_gtid_sources:
         return None
@@ -180,4 +183,6 @@ def row_context(route: TableRoute) -> MarkedContext | None:
         return ticdc_source.marked_context(source) if _has_fixed_partition(route.decoder) else None
     if isinstance(source, AvroSource):
         return avro_source_marks.marked_context(source)
+    if isinstance(source, UnwrappedSource):
+        return unwrapped_source.marked_context(source)
     return marked_context(source) if isinstance(source, SourceBlock) else None

@@ -74,8 +74,7 @@ class SourceTransaction(Protocol):
         """The statement that caused the rows, or None."""
 
 
-# Expressions for the members that change from event to event; all others are constant per table.
-_EVENT_MEMBERS = {
+EVENT_MEMBERS = {
     "ts_sec": "{ts_us // 1000000}",
     "ts_ms": "{ts_us // 1000}",
     "ts_us": "{ts_us}",
@@ -90,6 +89,7 @@ _EVENT_MEMBERS = {
     "change_lsn": "{change_lsn}",
     "commit_lsn": "{commit_lsn}",
 }
+"""Expressions for the members that change from event to event; all others are constant per table."""
 _MAX_THREADS = 256
 # Arguments of head and tail by connector.
 _CODE_ARGUMENTS = {
@@ -102,7 +102,7 @@ def _template(layout: Contract) -> tuple[str, str]:
     """Return the f-string text of head and tail; constants appear as ``{c_NAME}``."""
     text = ""
     for member in layout.source:
-        value = "\0" if member.name == "row" else _EVENT_MEMBERS.get(member.name, f"{{c_{member.name}}}")
+        value = "\0" if member.name == "row" else EVENT_MEMBERS.get(member.name, f"{{c_{member.name}}}")
         text += f'{"," if text else ""}"{member.name}":{value}'
     head, _, tail = text.partition("\0")
     return "{{" + head, tail + "}}"
@@ -176,6 +176,29 @@ def _op_tail_of(layout: Contract) -> Callable[[int], str]:
     return _op_tail_1_9 if layout.transaction in layout.tail else _op_tail_1
 
 
+def source_constants(
+    layout: Contract, table: TableId, prefix: str, database: str | None = None, product_version: str | None = None
+) -> dict[str, str]:
+    """Return the members of a table's source blocks that are the same in all of them, as JSON; as for ``source_block``.
+
+    Args:
+        layout: The event contract.
+        table: The table.
+        prefix: ``topic.prefix``.
+        database: ``source.db`` where the table's name does not hold it.
+        product_version: Overrides the contract's ``source.version``.
+    """
+    return {
+        "version": dumps(product_version or layout.product_version),
+        "connector": dumps(layout.connector),
+        "name": dumps(prefix),
+        "db": dumps(database or table.db),
+        "schema": dumps(table.db),
+        "sequence": "null",
+        "table": dumps(table.table),
+    }
+
+
 def source_block(
     table: TableId,
     *,
@@ -205,16 +228,8 @@ def source_block(
         ConfigError: There is no such contract.
     """
     layout = contract(version, connector, source_struct)
-    constants = {
-        "version": dumps(product_version or layout.product_version),
-        "connector": dumps(layout.connector),
-        "name": dumps(prefix),
-        "db": dumps(database or table.db),
-        "schema": dumps(table.db),
-        "sequence": "null",
-        "table": dumps(table.table),
-    }
     # The templates come from the contract tables only; names of tables go in as values, never as code.
+    constants = source_constants(layout, table, prefix, database, product_version)
     values = {f"c_{name}": value for name, value in constants.items()}
     head, tail = (eval(code, values) for code in _compiled_templates(layout.version, connector, source_struct))
     streamed = dumps(layout.snapshot_value("false"))

@@ -37,6 +37,7 @@ from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_deco
 from airflow_provider_mysql_cdc.cdc.emit import source_block
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, RecordFormat
+from airflow_provider_mysql_cdc.cdc.formats.unwrapped_source import SnapshotTexts
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 
@@ -52,14 +53,16 @@ class AvroRows:
     Args:
         avro_decoder: Decodes rows directly to Avro.
         create_json_decoder: Creates the decoder that writes JSON.
-        record_format: Converts the JSON to Avro.
+        record_format: Converts the JSON to Avro; None in a subclass that leaves it as it is.
     """
+
+    format_name = "Avro"
 
     def __init__(
         self,
         avro_decoder: RowEventDecoder,
         create_json_decoder: Callable[[], RowFunctions],
-        record_format: RecordFormat,
+        record_format: RecordFormat | None,
     ) -> None:
         self.table, self.native = avro_decoder.table, avro_decoder.native
         self.avro_decoder, self._create_json_decoder, self._format = avro_decoder, create_json_decoder, record_format
@@ -88,7 +91,7 @@ class AvroRows:
         Args:
             name: Name of the ``RowDecoder`` method for this kind of event.
         """
-        append: AppendRows = getattr(self.avro_decoder, name)
+        append = self._direct(name)
 
         def rows(buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
             start = len(out)
@@ -103,16 +106,21 @@ class AvroRows:
 
         return rows
 
+    def _direct(self, name: str) -> AppendRows:
+        append: AppendRows = getattr(self.avro_decoder, name)
+        return append
+
     def _log_fallback(self, reason: FallbackToJson) -> None:
         if reason.error is not None and not self._fallback_logged:
             self._fallback_logged = True
-            log.warning("rows of %s are converted to Avro via JSON: %r", self.table.id, reason.error)
+            log.warning("rows of %s are converted to %s via JSON: %r", self.table.id, self.format_name, reason.error)
 
     def _append_via_json(
         self, decode: AppendRows, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]
     ) -> int:
         rows: list[RowRecord] = []
         count = decode(buf, pos, end, ctx.as_json(), rows)
+        assert self._format is not None
         out.extend(self._format.records(rows, ctx.where))
         return count
 
@@ -182,12 +190,14 @@ class TextRows:
         record_format: Converts the decoded records; None if ``decode`` writes the final format.
         writes_avro: Whether ``decode`` writes Avro.
         id_headers: Headers with schema GUIDs that are added to records, or None.
+        unwrapped: Writes the texts of rows that are decoded to what a chain makes of them; None for other rows.
     """
 
     decode: TextDecoder
     record_format: RecordFormat | None
     writes_avro: bool = False
     id_headers: IdHeaders | None = None
+    unwrapped: SnapshotTexts | None = None
 
 
 def create_text_rows(

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, Protocol, cast
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
@@ -33,7 +35,14 @@ from airflow_provider_mysql_cdc.cdc.formats.chain_converter import (
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.formats.record_format import LookupSchemaId
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
-from airflow_provider_mysql_cdc.cdc.model.records import Headers, RowRecord, SideRecord
+from airflow_provider_mysql_cdc.cdc.model.records import (
+    HEADER,
+    AddedHeaders,
+    Headers,
+    RowRecord,
+    SideRecord,
+    byte_count,
+)
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter
@@ -48,7 +57,10 @@ from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.transforms.chain import StepFault
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import RecordSchema, TransformFault
+from airflow_provider_mysql_cdc.cdc.transforms.topic_routers import RegexRouter
+from airflow_provider_mysql_cdc.cdc.transforms.transform import SchemaCache
 
+_HEADER = itemgetter(HEADER)
 _NO_TIMESTAMP: Final = -1
 _PART_REMEDY = (
     "keep such records from it with a predicate (RecordIsTombstone, TopicNameMatches), or correct its settings"
@@ -131,6 +143,7 @@ class ChainWriter:
         self._infos: dict[str, TopicInfo] = {}
         self._new: dict[str, RecordedTopic] = {}
         self._counts: dict[str, int] = {}
+        self._routed = SchemaCache(self._route)
         self._source: tuple[str, Any, Any] = ("", None, None)
 
     def __getattr__(self, name: str) -> Any:
@@ -189,15 +202,34 @@ class ChainWriter:
             self._produce(record, topic)
 
     def produce_all(self, topic: str, records: Sequence[RowRecord], headers: Headers, partition: int = 0) -> None:
-        """Apply the chain to records of rows; see ``produce``."""
-        for key, value, _, _, header, _ in records:
-            self.produce(topic, key, value, partition, headers if header is None else [header, *headers])
+        """Apply the chain to records of rows, except those with ``AddedHeaders``; see ``produce``."""
+        for header, group in groupby(records, _HEADER):
+            if isinstance(header, AddedHeaders):
+                self._produce_made(topic, list(group), [*headers, *header] if header else headers)
+            else:
+                own = headers if header is None else [header, *headers]
+                for key, value, *_ in group:
+                    self.produce(topic, key, value, partition, own)
 
     def produce_plain(
         self, topic: str, records: Sequence[RowRecord], headers: Headers, partition: int, size: int
     ) -> None:
-        """Apply the chain to records of rows without headers of their own; see ``produce``."""
-        self.produce_all(topic, records, headers, partition)
+        """Produce records of whole transactions, which the decoder has unwrapped."""
+        self._produce_made(topic, records, headers, size)
+
+    def _produce_made(
+        self, topic: str, records: Sequence[RowRecord], headers: Headers, size: int | None = None
+    ) -> None:
+        """Produce records that are as the chain makes them, but for their topic and partition."""
+        routed = self._routed(topic)
+        info = self._infos.get(routed) or self._find_topic(routed, topic)
+        self._counts[routed] = self._counts.get(routed, 0) + len(records)
+        count = info.partitions
+        if count == 1:
+            self._inner.produce_plain(routed, records, headers, 0, byte_count(records) if size is None else size)
+        else:
+            made = [(k, v, row, n, None, partition_of(k, count)) for k, v, row, n, _, _ in records]
+            self._inner.produce_all(routed, made, headers)
 
     def send(self, records: Sequence[SideRecord]) -> None:
         """Apply the chain to side records, and wait until Kafka has them."""
@@ -256,7 +288,7 @@ class ChainWriter:
 
     def _produce(self, record: ChainRecord, source: str) -> None:
         topic = record.topic
-        info = self._infos.get(topic) or self._find_topic(topic, source, record)
+        info = self._infos.get(topic) or self._find_topic(topic, source)
         key, value, headers = self._written(record)
         partition = partition_of(key, info.partitions) if record.partition is None else record.partition
         if not 0 <= partition < info.partitions:
@@ -309,7 +341,15 @@ class ChainWriter:
             ) from fault
         return key, value, headers
 
-    def _find_topic(self, topic: str, source: str, record: ChainRecord) -> TopicInfo:
+    def _route(self, topic: str) -> str:
+        """Return the topic of unwrapped records, which nothing but their own topic decides."""
+        record = ChainRecord(topic, None, None, None, None, None)
+        for step in self._chain.steps:
+            if isinstance(step.transform, RegexRouter) and step.applies(record):
+                step.transform.apply(record)
+        return record.topic
+
+    def _find_topic(self, topic: str, source: str) -> TopicInfo:
         """Return a topic that a batch writes to for the first time; it is created if it is missing.
 
         Raises:
@@ -320,7 +360,7 @@ class ChainWriter:
             try:
                 self._cfg.require_for_events(topic, source)
             except ConfigError as error:
-                raise TransformError(error.what, where=self._where(record.topic), remedy=error.remedy) from error
+                raise TransformError(error.what, where=self._where(topic), remedy=error.remedy) from error
         if not self._infos:
             self._infos = dict(self._topics.describe(sorted({topic, *self._recorded})))
         info, recorded = self._infos.get(topic), self._recorded.get(topic)

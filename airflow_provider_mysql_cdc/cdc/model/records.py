@@ -40,8 +40,23 @@ The partition is None until something has chosen it: ``format_rows``, the output
 writes records in TiCDC's protocol directly."""
 PartitionedRecord = tuple[bytes | None, bytes | None, int, int, Header | None, int]
 """A ``RowRecord`` in its final format, whose partition is chosen."""
+
+
+class AddedHeaders(tuple[tuple[str, bytes | None], ...]):
+    """The headers that transforms have added to a record, in place of its own: the transforms are done with it."""
+
+    __slots__ = ()
+
+
+HEADER: Final = 4
+"""Index of a record's own header in a ``RowRecord``."""
 PARTITION: Final = 5
 """Index of the partition in a ``RowRecord``."""
 CHANGE, TOMBSTONE, NEW_KEY = 0, 1, 2
 """Numbers of the records of a row: its change event, the tombstone after a delete, and the create event of an UPDATE
 that changes the key, which follows the delete event of the old key."""
+
+
+def byte_count(records: Sequence[RowRecord]) -> int:
+    """Return the bytes of the records' keys and values."""
+    return sum(len(record[0] or b"") + len(record[1] or b"") for record in records)

@@ -214,7 +214,8 @@ def create_emitter(
         row_id_prefix: See ``RowRange``.
         marker: See ``RowRange``.
     """
-    source_texts = snapshot_source(cfg, table.id, writes_avro=route.text_rows.writes_avro)
+    rows = route.text_rows
+    source_texts = rows.unwrapped or snapshot_source(cfg, table.id, writes_avro=rows.writes_avro)
 
     def fill(context: EventContext, row_marker: str) -> None:
         source_texts.fill(context, position.offset, position.ts_ms, row_marker, position.last_transaction)

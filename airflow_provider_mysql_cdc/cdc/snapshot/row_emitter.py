@@ -21,7 +21,9 @@ from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporte
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, RecordFormat, error_with_row
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
-from airflow_provider_mysql_cdc.cdc.model.records import Headers, RowRecord
+from airflow_provider_mysql_cdc.cdc.formats.unwrapped_rows import create_unwrapped_text
+from airflow_provider_mysql_cdc.cdc.formats.unwrapped_source import SnapshotTexts
+from airflow_provider_mysql_cdc.cdc.model.records import Headers, RowRecord, byte_count
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.partial_text_row import PartialTextRows
@@ -84,7 +86,8 @@ def make_snapshot_route(
     topic = record_topics.table_topic_name(cfg, table.id)
     options = table_options.table_options(cfg, table)
     record_format = None if formats is None else formats.table_format(table, options, topic)
-    text_rows = create_text_rows(cfg, record_format, table, options, columns, tally)
+    text_rows = create_unwrapped_text(cfg, table, options, topic, columns, tally)
+    text_rows = text_rows or create_text_rows(cfg, record_format, table, options, columns, tally)
     return SnapshotRoute(topic, partitions, text_rows, PartialTextRows(cfg, table, columns))
 
 
@@ -137,7 +140,7 @@ class RowEmitter:
         decode: TextDecoder,
         partial_rows: PartialTextRows,
         fill: Callable[[EventContext, str], None],
-        source_texts: SnapshotSource,
+        source_texts: SnapshotSource | SnapshotTexts,
         where: str,
         target: EmitTarget,
         counts: dict[str, int],
@@ -150,7 +153,7 @@ class RowEmitter:
         self._own_topic = record_topics.unrouted_topic(cfg, table.id)
         self._target, self._decode, self._fill = target, decode, fill
         self._partial_rows = partial_rows
-        self._op_tail = source_texts.op_tail
+        self._op_tail, self._unwrapped = source_texts.op_tail, isinstance(source_texts, SnapshotTexts)
         self._row_id_prefix = row_id_prefix
         self._id_prefix = id_prefix if cfg[F.CDC_ID_HEADER] else None
         self._key_is_unique = table_options.table_options(cfg, table).key_columns is None
@@ -204,11 +207,13 @@ class RowEmitter:
         target, ctx, records = self._target, self._native_ctx, list[RowRecord]()
         emitted, offset = decode_many(block.data, offset, limit, ctx, records) if limit else (0, offset)
         self._rows += emitted
-        if target.partitions == 1:
+        if self._unwrapped:
+            target.sink.produce_plain(self.topic, records, target.headers, 0, byte_count(records))
+        elif target.partitions == 1:
             target.sink.produce_all(self.topic, records, target.headers)
-            return emitted, offset
-        for key, value, *_ in records:
-            target.sink.produce(self.topic, key, value, partition_of(key, target.partitions), target.headers)
+        else:
+            for key, value, *_ in records:
+                target.sink.produce(self.topic, key, value, partition_of(key, target.partitions), target.headers)
         return emitted, offset
 
     def emit_row(self, packet: bytes, marker: str) -> None:
@@ -245,6 +250,9 @@ class RowEmitter:
             return
         if NULLED.values:
             self.nulled += NULLED.take()
+        if self._unwrapped:
+            target.sink.produce_plain(self.topic, records, target.headers, 0, byte_count(records))
+            return
         for number, (key, value, *_) in enumerate(records):
             headers: Headers = target.headers
             if self._id_prefix is not None:

@@ -26,6 +26,10 @@ class ChainStep:
     predicate: Predicate | None = None
     negated: bool = False
 
+    def applies(self, record: ChainRecord) -> bool:
+        """Return whether it gets a record."""
+        return self.predicate is None or self.predicate.test(record) != self.negated
+
 
 class StepFault(Exception):
     """A transform of a chain cannot take a record.
@@ -62,7 +66,7 @@ class TransformChain:
         current: ChainRecord | None = record
         for step in self.steps:
             assert current is not None
-            if step.predicate is not None and step.predicate.test(current) == step.negated:
+            if not step.applies(current):
                 continue
             try:
                 current = step.transform.apply(current)

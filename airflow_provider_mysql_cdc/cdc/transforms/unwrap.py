@@ -161,7 +161,7 @@ class ExtractNewRecordState(Transform):
         """Apply the transform; see ``Transform``."""
         schema, event = record.value_schema, record.value
         if event is None:
-            self._add_tombstone_headers(record)
+            record.headers += self.tombstone_headers()
             return record if self._mode == REWRITE_WITH_TOMBSTONE else None
         if schema is None or not is_envelope(schema):
             return record
@@ -175,10 +175,33 @@ class ExtractNewRecordState(Transform):
         self._add_fields(record, schema, event)
         return self._drop_fields(record)
 
-    def _add_tombstone_headers(self, record: ChainRecord) -> None:
-        for reference in self._headers:
-            if reference.field == "op":
-                record.headers.append(ChainHeader(reference.new_name, STRING, "d"))
+    @property
+    def is_usual(self) -> bool:
+        """Whether records keep their topics, and rows all their fields, whatever is in them."""
+        return not self._route_by and not self._drop_header
+
+    @property
+    def has_headers(self) -> bool:
+        """Whether records get headers."""
+        return bool(self._headers)
+
+    @property
+    def mode(self) -> str:
+        """What becomes of deletes."""
+        return self._mode
+
+    @property
+    def replaces_null(self) -> bool:
+        """Whether NULL becomes the column's default."""
+        return self._mode in _REWRITES and self._replace_null
+
+    def members(self, event: RecordSchema) -> tuple[tuple[EventMember, ...], tuple[EventMember, ...]]:
+        """Return the members of the events of one schema that become fields, and those that become headers."""
+        return self._members["fields"](event), self._members["headers"](event)
+
+    def tombstone_headers(self) -> list[ChainHeader]:
+        """Return the headers that tombstones get."""
+        return [ChainHeader(reference.new_name, STRING, "d") for reference in self._headers if reference.field == "op"]
 
     def _delete(self, record: ChainRecord, schema: RecordSchema, event: Mapping[str, Any]) -> ChainRecord | None:
         if self._mode == DROP:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import random
 import struct
+import time
 from typing import Any
 
 import pytest
 from kit.binlog_bytes import Dump
 from kit.cases import for_each
 from kit.chain_rig import CONNECT, DEBEZIUM, transforms
-from kit.plain_drain import KINDS, MAP, OTHER_MAPS, drained
+from kit.plain_drain import KINDS, MAP, OTHER_MAPS, drained, state_of
 from kit.transaction_bytes import begin_body, gtid_body, map_body, rows_body
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.drain import table_route
 from airflow_provider_mysql_cdc.cdc.errors import TransformError
 from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 
@@ -111,6 +113,45 @@ def test_a_writer_goes_on_behind_each_marker_without_loss_or_repetition(
             assert "Error" not in end, end
             assert split(again)[0] == records[before:], (seed, resume)
         assert len(markers) > 2 or chain == "drops everything"
+
+
+UNWRAPPED = {
+    "tombstone": {},
+    "rewrite-with-tombstone": {"add.fields": "op,source.ts_ms,gtid,thread,pos,file,ts_ns,lsn"},
+    "delete-to-tombstone": {"add.headers": "op,source.pos,gtid"},
+    "rewrite": {"add.fields": "table,ts_ms", "add.headers": "op"},
+    "drop": {"add.fields": "source.ts_us"},
+}
+
+
+@pytest.mark.req("TOPIC-05")
+@for_each("mode", sorted(UNWRAPPED))
+def test_unwrapped_rows_are_those_of_the_chain_however_transactions_are_read(
+    monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 1_795_246_498_881_590_461)
+    chain = transforms(
+        unwrap={
+            "type": f"{DEBEZIUM}ExtractNewRecordState",
+            "delete.tombstone.handling.mode": mode,
+            **UNWRAPPED[mode],
+        },
+        route={"type": f"{CONNECT}RegexRouter", "regex": r"p\.d\.(.*)", "replacement": "p.flat.$1"},
+    )
+    for seed in range(3):
+        dump = sent(random.Random(seed))
+
+        def records(dump: Dump = dump, **ways: bool) -> tuple[Any, ...]:
+            noted, end, writer = drained(monkeypatch, dump, [dump.data], plainly=ways.pop("plainly"), **ways, **chain)
+            assert "Error" not in end, end
+            rows = [record for record, _ in noted if record[0] != "ledger.p"]
+            return rows, writer.output.counts.by_topic, state_of(writer)[1:]
+
+        directly = [records(plainly=True, whole=True), records(plainly=True), records(plainly=False)]
+        with monkeypatch.context() as patched:
+            patched.setattr(table_route, "create_unwrapped_rows", lambda *_: None)
+            by_chain = records(plainly=False)
+        assert by_chain[0] and directly == [by_chain] * 3
 
 
 @pytest.mark.req("TOPIC-05", "FAULT-02")

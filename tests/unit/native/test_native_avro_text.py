@@ -62,7 +62,7 @@ def native(fake: FakeKernel, options: DecoderOptions = PLAIN) -> tuple[Any, Side
 
 def test_the_plan_of_a_table_for_the_kernel(fake: FakeKernel) -> None:
     native(fake, DecoderOptions(key_fields=(("k", "v"),)))
-    ((columns, value, key, around, _),) = fake.plans
+    ((columns, value, key, around, numbers, _),) = fake.plans
     assert columns == [
         (False, b"", "avro-stored:copy", [8], [b"", b"", b""]),
         (True, b"\0", "avro-stored:text", [0], [b"\2", b"\0", b"\0"]),
@@ -71,7 +71,7 @@ def test_the_plan_of_a_table_for_the_kernel(fake: FakeKernel) -> None:
     ]
     assert value == [(b"", place, b"") for place in range(4)] and key == [(b"", 0, b"")]
     heads = [text.encode("latin-1") for text in (KEY_HEAD, "\x02v", VALUE_HEAD + "\0")]
-    assert around == [*heads, b"\2", b"", b""]
+    assert around == [*heads, b"\2", b"", b""] and numbers == (True, True)
 
 
 def test_a_constant_is_passed_as_avro(fake: FakeKernel) -> None:

@@ -103,10 +103,10 @@ def test_the_plan_of_a_table_for_the_kernel(fake: FakeKernel) -> None:
     mask = ColumnTreatment(change=ValueChange(ValueChangeKind.CONSTANT, text="*é"))
     options = replace(DEFAULT, treatments=(("name", mask),), tombstones=False, key_fields=(("k", "v"),))
     compile_decoder(T, MAP, options, replace(NO_SCHEMA, key_schema='{"s":1}', value_schema='{"v":"é"}'))
-    ((columns, keys, around, binary, tombstones, _, owned),) = fake.plans
+    ((columns, keys, around, binary, deletes, _, owned, unwrapped),) = fake.plans
     assert columns[0] == (b'"id":', b"null", True, None, "signed", [4], [])
     assert columns[1] == (b'"name":', b"null", True, '"*é"'.encode(), "text:utf8", [1], [])
-    assert (keys, binary, tombstones, owned) == ([0], False, False, None)
+    assert (keys, binary, deletes, owned, unwrapped) == ([0], False, (True, False), None, None)
     assert around == [
         b'{"schema":{"s":1},"payload":{',
         b',"k":"v"}}',

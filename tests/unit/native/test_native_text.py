@@ -124,7 +124,7 @@ def test_the_plan_of_a_table_for_the_kernel(fake: FakeKernel) -> None:
     mask = ColumnTreatment(change=ValueChange(ValueChangeKind.CONSTANT, text="*é"))
     options = replace(DEFAULT, treatments=(("name", mask),), key_fields=(("k", "v"),))
     compile_text_decoder(T, options, replace(NO_SCHEMA, key_schema='{"s":1}', value_schema='{"v":"é"}'))
-    ((columns, value, key, around, _),) = fake.plans
+    ((columns, value, key, around, numbers, _),) = fake.plans
     assert columns == [(False, b"null", "copy", [], [])]
     assert value == [(b'"id":', 0, b""), (b'"name":', None, '"*é"'.encode())]
     assert key == [(b'"id":', 0, b"")]
@@ -132,7 +132,9 @@ def test_the_plan_of_a_table_for_the_kernel(fake: FakeKernel) -> None:
         b'{"schema":{"s":1},"payload":{',
         b',"k":"v"}}',
         '{"schema":{"v":"é"},"payload":{"before":null,"after":'.encode(),
+        *(b"{", b",", b"}"),
     ]
+    assert numbers == (False, True)
 
 
 CUT = ColumnTreatment(change=ValueChange(ValueChangeKind.TRUNCATE_TEXT, length=3))
