@@ -163,7 +163,7 @@ BLOCKS: Mapping[str, Callable[[Sequence[Session]], str]] = {
     "sessions": _sessions,
     "targets": _targets,
     "drains": _table_of("narrow", "wide", "one-transaction", "compressed"),
-    "forms": _table_of("avro", "ticdc"),
+    "forms": _table_of("avro", "unwrap", "ticdc"),
     "snapshots": _table_of("snapshot", "incremental"),
     "verify": _table_of("verify"),
     "tables": _table_of("tables-1"),

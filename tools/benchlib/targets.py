@@ -275,6 +275,7 @@ TARGETS: tuple[Target, ...] = (
     CpuShare("wide-schemas", 0.37, side=BASE_SIDE),
     CpuShare("snapshot", 0.29, side=BASE_SIDE),
     WorkloadRatio("avro", "narrow", 1.0),
+    WorkloadRatio("unwrap", "narrow", 1.2),
     WorkloadRatio("verify", "snapshot", 0.55),
     WorkloadRatio("verify-rows", "snapshot", 1.3),
     *(MemoryShare(name, 1 / 5) for name in _COMPARED),

@@ -140,6 +140,7 @@ _MODES = {"snapshot": "initial_only", "verify": "initial", "verify-rows": "initi
 _SHARING = ("drain", *_MODES)
 _M = 1_000_000
 _OLD_MYSQL = "8.0.15"
+_UNWRAP = {"transforms": "unwrap", "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState"}
 _SLOW = 0.2
 _SNAPSHOT = Workload("snapshot", "7 columns, integer key, read by a snapshot", NARROW, 5 * _M, 5 * _M, "snapshot")
 _LAG = Workload(
@@ -180,6 +181,7 @@ def _writers(tables: int, writers: int, share: float) -> Workload:
 _ALL = (
     Workload("narrow", "7 columns, 100 rows in a transaction", NARROW, 5 * _M, 5 * _M),
     Workload("avro", "the same in Avro", NARROW, 5 * _M, 5 * _M, form=AVRO, peer=None),
+    Workload("unwrap", "the same as rows (ExtractNewRecordState)", NARROW, 5 * _M, peer=None, ours=_UNWRAP),
     _SNAPSHOT,
     Workload("verify", "as snapshot, compared by checksums", NARROW, 5 * _M, kind="verify", peer=None),
     Workload("verify-rows", "as snapshot, compared row by row", NARROW, 5 * _M, kind="verify-rows", peer=None),
