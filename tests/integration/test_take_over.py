@@ -35,6 +35,7 @@ from airflow_provider_mysql_cdc.cdc.debezium.import_connector import (
     plan_takeover,
     take_over,
 )
+from airflow_provider_mysql_cdc.cdc.debezium.sources import signals_read, write_signals_read
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaError, StateError
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
@@ -343,7 +344,13 @@ def test_the_commands_read_and_write_the_topics_of_kafka_connect(
     monkeypatch.setenv("MYSQL_CDC_OFFSET_URL", url := f"sqlite:///{tmp_path}/offsets.db")
     monkeypatch.setattr(stopped, "WATCH_S", 0.0)
     history, offsets = f"{database}.connector-history", f"{database}.connect-offsets"
-    given = properties | SETTINGS | {"name": "shop", "schema.history.internal.kafka.topic": history}
+    signals = {
+        "signal.enabled.channels": "kafka",
+        "signal.kafka.topic": f"{database}.signals",
+        "signal.kafka.bootstrap.servers": properties["kafka.bootstrap.servers"],
+        "signal.kafka.groupId": f"{database}.group",
+    }
+    given = properties | SETTINGS | signals | {"name": "shop", "schema.history.internal.kafka.topic": history}
     (tmp_path / "connector.json").write_text(json.dumps({"name": "shop", "config": given}))
     execute(root, f"USE `{database}`", CREATE[0], "INSERT INTO t VALUES (1, 1)")
     file, pos = rows(root, "SHOW BINARY LOG STATUS")[0][:2]
@@ -351,12 +358,15 @@ def test_the_commands_read_and_write_the_topics_of_kafka_connect(
     execute(root, f"INSERT INTO `{database}`.t VALUES (2, 2)")
     pipeline = Pipeline(given)
     settings = pipeline.cfg.kafka_settings()
-    ensure_topics(make_admin(settings), {offsets: TopicSpec(3, 1), history: TopicSpec(1, 1)})
+    topics = {offsets: TopicSpec(3, 1), history: TopicSpec(1, 1), f"{database}.signals": TopicSpec(1, 1)}
+    ensure_topics(make_admin(settings), topics)
     producer, key = Producer({"bootstrap.servers": given["kafka.bootstrap.servers"]}), offset_key("shop", database)
     value = {"file": file, "pos": pos, "gtids": gtids, "ts_sec": 1, "server_id": 1}
     producer.produce(offsets, json.dumps(value | {"pos": 4}).encode(), key, 1)
     producer.produce(offsets, json.dumps(value).encode(), key, 1)
     producer.produce(offsets, b"{}", offset_key("other", "other"), 0)
+    for text in ("read by the connector", "not read"):
+        producer.produce(f"{database}.signals", json.dumps({"type": "log", "data": {"message": text}}), database)
     record = {"source": {"server": database}, "position": value, "databaseName": database, "ddl": CREATE[0]}
     producer.produce(history, json.dumps(record | {"tableChanges": []}).encode(), None, 0)
     assert producer.flush(30) == 0
@@ -368,10 +378,13 @@ def test_the_commands_read_and_write_the_topics_of_kafka_connect(
         assert main([name, *stream, *more]) == 0, capsys.readouterr().err
         return json.loads(capsys.readouterr().out)
 
+    assert "has stored no offset of the signal topic" in run("import-debezium", "--dry-run")["notes"][-1]
+    write_signals_read(pipeline.cfg, 1)
     planned = run("import-debezium", "--dry-run")
+    assert "signal" not in str(planned["notes"])
     assert (planned["stored"], planned["offset"], planned["left_out"]) == (False, f"{file}:{pos}", "nothing")
     assert planned["set"] == {"schema.history.internal.kafka.topic": f"{history}.mysql-cdc"}
-    assert pipeline.topics().keys() <= {offsets, history}, "nothing is written"
+    assert pipeline.topics().keys() <= {*topics}, "nothing is written"
     assert run("import-debezium", "--confirm", database)["stored"]
     # A connector that is started again before the first drain would write what this one writes.
     topic = f"{database}.{database}.t"
@@ -386,7 +399,9 @@ def test_the_commands_read_and_write_the_topics_of_kafka_connect(
     own = Pipeline(given | planned["set"], store=store)
     own.drain()
     assert [payload(r.value)["after"] for r in own.records("t")[1:]] == [{"id": 2, "n": 2}]
+    assert [text for text in ("read by the connector", "not read") if text in str(own.lines)] == ["not read"]
     written = run("export-debezium", "--confirm", database)["offsets"][0]["offset"]
+    assert signals_read(pipeline.cfg) == 2, "the connector would carry them out once more"
     assert (written["file"], written["gtids"]) == (file, rows(root, "SELECT @@gtid_executed")[0][0].replace("\n", ""))
     *_, last = [r for r in own.read(offsets) if r.key == key]
     assert (last.partition, json.loads(last.value or b"")["pos"]) == (1, written["pos"])

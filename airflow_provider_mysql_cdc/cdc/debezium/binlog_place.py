@@ -315,6 +315,8 @@ class _WrittenSearch:
             numbers = transaction.rows, 0
         elif event.type == c.QUERY_EVENT:
             numbers = 0, transaction.statements
+        elif event.type == c.XID_EVENT:  # a blocking snapshot writes its statements as of the last event before it
+            numbers = TRANSACTION_END, 0
         else:
             return
         key = event.file, event.start_pos
@@ -386,7 +388,8 @@ def _place_of(
     last: LastRecord, matches: list[tuple[_LoggedTransaction, int, int]], *, trusts_offset: bool
 ) -> RecordPlace | None:
     """Return the place of a record, of the events at its position; None where the offset has to say it."""
-    matches = [match for match in matches if bool(match[2]) is last.is_statement] or matches
+    rows = [match for match in matches if 0 < match[1] < TRANSACTION_END]
+    matches = ([match for match in matches if match[2]] if last.is_statement else rows) or matches
     transaction, event, statement = matches[0]
     if transaction.is_xa:
         raise _xa_error(f"{last.where}: {last.file}:{last.pos}")

@@ -195,6 +195,13 @@ def test_last_records_get_places_and_the_search_ends_behind_the_last(log: Log) -
     assert written(third[0], *done, gtids=f"{UUID}:1-2", same_server=False).until.pos == third[0]
 
 
+def test_the_statements_of_a_blocking_snapshot_stand_behind_the_transaction_before_it(log: Log) -> None:
+    """A connector writes them with the position and GTID of the last event, and not as rows of a snapshot."""
+    first = log.transaction(MAP, ROWS)
+    taken = written(4, LastRecord("ddl", 0, FILE, first[-1], 0, 2, f"{UUID}:1", is_statement=True), same_server=True)
+    assert taken.ends == {"ddl": {0: RecordPlace(1, 4, TRANSACTION_END, 0, 2)}}
+
+
 @for_each(
     ("last", "text"),
     [
