@@ -285,9 +285,12 @@ class _WrittenSearch:
     def __post_init__(self) -> None:
         offset, begin = self.offset, self.start.offset
         self.reached = RecordPlace.at(begin)
-        self._open_offset = bool(offset.event)
         if offset.row and not offset.event:
             raise _xa_error(str(offset))
+        # A server that applies a transaction may write it in other events, so there only the records tell.
+        self._open_offset = bool(offset.event) and self.start.same_server
+        if offset.event and not self.start.same_server and self.trusts_offset:
+            raise _other_server_error(offset)
         done = GtidSet.parse(begin.gtids)
         for record in self.last:
             if record.gtid is not None and done.contains(record.gtid):
@@ -376,6 +379,17 @@ class _WrittenSearch:
                 remedy="check that database.hostname is the server that the connector has read from; otherwise "
                 + STOP_WELL,
             )
+
+
+def _other_server_error(offset: DebeziumOffset) -> StateError:
+    return StateError(
+        "the connector has stopped in the middle of a transaction, at another server",
+        where=str(offset),
+        why="this server may have written the transaction in other events than those that the connector has counted, "
+        "and --trust-offset goes by its count",
+        remedy="import at the server that the connector has read from; where it is gone, start the connector at this "
+        "one, let it run for some seconds, stop it (PUT /connectors/NAME/stop) and import again",
+    )
 
 
 def _is_before(transaction_id: str, begin: BinlogOffset) -> bool:

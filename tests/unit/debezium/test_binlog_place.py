@@ -165,6 +165,23 @@ def test_events_are_counted_from_begin_on_whatever_they_are(log: Log) -> None:
         written(second[0], event=99, same_server=True)
 
 
+def test_at_another_server_the_events_of_a_transaction_are_not_counted(log: Log) -> None:
+    """It may have other events: the connector has passed six, of tables that it does not capture."""
+    log.transaction(MAP, ROWS)
+    second = log.transaction(MAP, ROWS)
+    taken = written(second[0], event=6, same_server=False, gtids=f"{UUID}:1")
+    assert (taken.start, taken.reached) == (taken.until, RecordPlace(1, second[0]))
+    with pytest.raises(StateError, match=r"middle of a transaction, at another server.*start the connector at this"):
+        find_written(
+            CFG,
+            None,
+            DebeziumOffset(FILE, 4, f"{UUID}:1", 6),
+            StartPlace(BinlogOffset(FILE, second[0], f"{UUID}:1", UUID), same_server=False),
+            [],
+            trusts_offset=True,
+        )
+
+
 def test_last_records_get_places_and_the_search_ends_behind_the_last(log: Log) -> None:
     first = log.transaction(MAP, ROWS, MAP, ROWS)
     second = log.transaction(begin="ALTER TABLE t ADD c INT", end=0)
