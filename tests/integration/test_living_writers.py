@@ -15,12 +15,14 @@ from pipelinelib.pipeline import Pipeline
 from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.binlog.dump import client_uuid
+from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
 from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import WRITERS_KEY
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver, drain_writer
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 MORE = {
@@ -231,3 +233,41 @@ def test_other_writers_follow_where_the_driver_fences_them_to_read_the_ledger(
     run.run(change, change, hide, change)
     assert shown and run.stages == ["writer_task"] * 2 and len(run.epochs) == 4
     check(pipeline, root, database, "a")
+
+
+@pytest.mark.req("STRM-33")
+def test_transactions_of_others_make_no_batch_until_the_run_ends_or_something_of_ours_is_logged(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batches that come read all of them, whatever was behind the offset."""
+    pipeline.properties["provide.transaction.metadata"] = "false"
+    others = [f"INSERT INTO `{database}`.zz_not_captured VALUES ({n})" for n in range(3)]
+    begun, looks, logged = list[Any](), list[int](), list[BinlogOffset]()
+    complete, look = drain_driver._complete_batch, drain_driver.new_end
+
+    def complete_batch(cfg: Any, conn: Any, job: Any, made: Any, *more: Any) -> Any:
+        begun.append(made.plan)
+        return complete(cfg, conn, job, made, *more)
+
+    def look_on(*args: Any) -> Any:
+        looks.append(len(begun))
+        if statements := steps.get(len(looks), ()):
+            execute(root, *statements)
+            logged.append(current_offset(root))
+        return look(*args)
+
+    steps = {
+        **{n: others for n in range(2, 8)},
+        8: [*others, f"UPDATE `{database}`.a SET v = v + 1 WHERE id < 3"],
+        **{n: others for n in range(10, 14)},
+    }
+    monkeypatch.setattr(drain_driver, "_complete_batch", complete_batch)
+    monkeypatch.setattr(drain_driver, "new_end", look_on)
+    execute(root, f"UPDATE `{database}`.a SET v = v + 1")
+    run_drain(replace(pipeline.prepare("drain").spec, run_for_s=4.0), Stages(), pipeline.log)
+    assert looks.index(2) == 8, "none of the looks before finds anything that is ours"
+    assert len(looks) > 14 and len(begun) == 3, "one more at the end of the run"
+    assert pipeline.settle().complete and (state := pipeline.store.load()) is not None
+    assert state.committed is not None and compare_offsets(state.committed, logged[-1]) >= 0
+    check(pipeline, root, database, "a")
+    assert len(pipeline.records("a")) == 30 + 30 + 3

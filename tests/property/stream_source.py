@@ -299,7 +299,9 @@ class Connection:
 def _answers(server: Server) -> dict[str, Callable[[Sequence[Any]], list[dict[str, Any]]]]:
     status = {"File": FILE, "Position": server.binlog.end(), "Executed_Gtid_Set": str(server.executed)}
     return {
-        "SELECT @@server_uuid, @@GLOBAL.gtid_mode": lambda _: [{"uuid": server.uuid, "mode": "ON"}],
+        "SELECT @@server_uuid, @@GLOBAL.gtid_mode": lambda _: [
+            {"uuid": server.uuid, "mode": "ON", "purged": str(server.purged)}
+        ],
         "SELECT @@server_uuid": lambda _: [{"uuid": server.uuid}],
         "SELECT @@GLOBAL.gtid_mode, GTID_SUBSET": lambda args: [
             {"mode": "ON", "held": server.executed.contains(args[0])}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect, fetch_all, fetch_dicts
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, require_same_server
@@ -36,10 +36,17 @@ def current_offset(conn: Any) -> BinlogOffset:
         SourceSettingError: Binary logging is off.
         SourceError: What the server says otherwise.
     """
-    return stated_offset(conn, binlog_status(conn))
+    return stated_end(conn, binlog_status(conn)).offset
 
 
-def stated_offset(conn: Any, rows: Sequence[dict[str, Any]]) -> BinlogOffset:
+class BinlogEnd(NamedTuple):
+    """Hold the end of a server's binlog, and ``gtid_purged`` as it was a moment later."""
+
+    offset: BinlogOffset
+    purged: str
+
+
+def stated_end(conn: Any, rows: Sequence[dict[str, Any]]) -> BinlogEnd:
     """Return the end of the server's binlog as it was when the server stated it; see ``current_offset``.
 
     Args:
@@ -50,7 +57,8 @@ def stated_offset(conn: Any, rows: Sequence[dict[str, Any]]) -> BinlogOffset:
         SourceSettingError: Binary logging is off.
         SourceError: What the server says otherwise.
     """
-    uuid, gtid_mode = fetch_all(conn, "SELECT @@server_uuid, @@GLOBAL.gtid_mode")[0]
+    variables = "SELECT @@server_uuid, @@GLOBAL.gtid_mode, @@GLOBAL.gtid_purged"
+    uuid, gtid_mode, purged = fetch_all(conn, variables)[0]
     if not rows:
         raise SourceSettingError(
             "binary logging is off",
@@ -60,7 +68,7 @@ def stated_offset(conn: Any, rows: Sequence[dict[str, Any]]) -> BinlogOffset:
         )
     row = rows[0]
     gtids = standard_text(row["Executed_Gtid_Set"]) if gtid_mode != "OFF" else None
-    return BinlogOffset(row["File"], int(row["Position"]), gtids, str(uuid))
+    return BinlogEnd(BinlogOffset(row["File"], int(row["Position"]), gtids, str(uuid)), str(purged))
 
 
 def end_of_binlog(conn: Any, settings: ConnectionSettings) -> BinlogOffset:

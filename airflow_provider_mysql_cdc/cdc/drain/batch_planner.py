@@ -11,12 +11,13 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import is_complete, with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.position import (
+    BinlogEnd,
     binary_logs,
     binlog_status,
     bytes_between,
     check_available,
     current_offset,
-    stated_offset,
+    stated_end,
 )
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -103,7 +104,7 @@ def last_offset_of_base(conn: Any, start: BinlogOffset, reached: BinlogOffset | 
     )
 
 
-def new_end(conn: Any, start: BinlogOffset) -> BinlogOffset | None:
+def new_end(conn: Any, start: BinlogOffset) -> BinlogEnd | None:
     """Return the end of the server's binlog, or None if it is the position that a stream has reached.
 
     As long as there is nothing new it takes one query. Another server, or a file that was replaced by another one of
@@ -118,7 +119,7 @@ def new_end(conn: Any, start: BinlogOffset) -> BinlogOffset | None:
         gtids = None if start.gtids is None else standard_text(rows[0]["Executed_Gtid_Set"])
         if (rows[0]["File"], int(rows[0]["Position"]), gtids) == (start.file, start.pos, start.gtids):
             return None
-    return stated_offset(conn, rows)
+    return stated_end(conn, rows)
 
 
 def range_bytes(conn: Any, start: BinlogOffset, end: BinlogOffset) -> int:
@@ -136,7 +137,7 @@ def plan_drain(
     weights: Mapping[str, int],
     prepared: tuple[PreparedXa, ...] = (),
     *,
-    reached: BinlogOffset | None = None,
+    reached: BinlogEnd | None = None,
     even_empty: bool = False,
     continued_from: BinlogOffset | None = None,
     start_checked: bool = False,
@@ -160,8 +161,9 @@ def plan_drain(
     Raises:
         BinlogPurgedError: The start is no longer on the server.
     """
+    reached = reached or stated_end(conn, binlog_status(conn))
     # The file's fingerprint is read after the end, so that it is also that of the end's file.
-    end = choose_end(conn, start, cfg[F.MAX_BATCH_BYTES], reached)
+    end = choose_end(conn, start, cfg[F.MAX_BATCH_BYTES], reached.offset)
     if not (start_checked and _in_one_file(start, end)):
         start = check_available(conn, cfg.connection_settings(), start)
     if compare_offsets(end, start) <= 0:
@@ -171,7 +173,9 @@ def plan_drain(
     writers = cfg[F.DRAIN_WRITERS]
     if writers > 1 and range_bytes(conn, start, end) < cfg[F.DRAIN_SMALL_BATCH_BYTES]:
         writers = 1
-    plan = _build_plan(cfg, conn, (start, end), epoch, owner, weights, prepared, writers)
+    start = with_unread_purged(start, reached.purged)
+    plan = _build_plan(cfg, conn, (start, end), epoch, owner, prepared, writers)
+    plan = with_assignments(cfg, conn, plan, weights)
     return plan if continued_from is None else replace(plan, continued_from=continued_from)
 
 
@@ -208,11 +212,13 @@ def plan_window_batch(
     Raises:
         BinlogPurgedError: The start is no longer on the server.
     """
-    end = offsets[1] or last_offset_of_base(conn, offsets[0])  # as in plan_drain
+    reached = stated_end(conn, binlog_status(conn))
+    end = offsets[1] or last_offset_of_base(conn, offsets[0], reached.offset)  # as in plan_drain
     start = check_available(conn, cfg.connection_settings(), offsets[0])
     if compare_offsets(end, start) <= 0:
         end = start
-    return _build_plan(cfg, conn, (start, end), epoch, owner, weights, prepared, writers)
+    start = with_unread_purged(start, reached.purged)
+    return with_assignments(cfg, conn, _build_plan(cfg, conn, (start, end), epoch, owner, prepared, writers), weights)
 
 
 def _build_plan(
@@ -221,14 +227,13 @@ def _build_plan(
     offsets: tuple[BinlogOffset, BinlogOffset],
     epoch: int,
     owner: str,
-    weights: Mapping[str, int],
     prepared: tuple[PreparedXa, ...],
     writers: int,
 ) -> BatchPlan:
-    plan = BatchPlan(
+    return BatchPlan(
         epoch=epoch,
         kind="drain",
-        start=with_unread_purged(conn, offsets[0]),
+        start=offsets[0],
         end=_with_fingerprint(conn, cfg, *offsets),
         writers=writers,
         owner=owner,
@@ -237,7 +242,6 @@ def _build_plan(
         prepared=prepared,
         pins=property_pins(cfg, snapshot=False),
     )
-    return with_assignments(cfg, conn, plan, weights)
 
 
 def _with_fingerprint(conn: Any, cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) -> BinlogOffset:

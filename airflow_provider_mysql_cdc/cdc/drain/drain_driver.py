@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import taskless_run_id
@@ -28,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.drain.batch_writers import BatchWriters, Suc
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.drain.driver_connection import DriverConnection
+from airflow_provider_mysql_cdc.cdc.drain.foreign_traffic import ForeignTraffic
 from airflow_provider_mysql_cdc.cdc.drain.heartbeats import Heartbeats, HeartbeatTimer
 from airflow_provider_mysql_cdc.cdc.drain.history_description import describe_if_due
 from airflow_provider_mysql_cdc.cdc.drain.joined_tables import report_unread
@@ -107,8 +109,8 @@ class PlannedBatch:
 CHECK_INTERVAL_S = 5.0
 """Seconds between two checks for other work, and of the start's binlog file where nothing new was logged."""
 _PAUSE_S = 1.0
-_LOOK_S = 0.1
-"""Seconds between two looks at a source with nothing new; each is one query."""
+_LOOK_S = 0.25
+"""Seconds between two looks at a source with nothing new, each of which is one query: half of the longest lag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,38 +333,42 @@ def _next_plan(
         return None
     if start is None:
         return None
-    epoch = plan.epoch + 1
-    while (now := time.monotonic()) < deadline:
+    foreign = ForeignTraffic(cfg, start)
+    # What others have logged is read at the end of the run, too.
+    while (now := time.monotonic()) < deadline or foreign.waits:
         try:
             with named_errors(cfg):
                 while_waiting()
-                if now < earliest:
+                if now < min(earliest, deadline):
                     time.sleep(min(_PAUSE_S, earliest - now, deadline - now))
                     continue
-                check_due, work_pending = time.monotonic() - checked_at >= CHECK_INTERVAL_S, False
-                if check_due:
-                    checked_at, work_pending = time.monotonic(), other_work.is_pending(cfg, job.read())
+                check_due = now - checked_at >= CHECK_INTERVAL_S
+                checked_at = now if check_due else checked_at
+                work_pending = check_due and other_work.is_pending(cfg, job.read())
                 reached = new_end(source.conn, start)
-                if check_due or reached is not None:
-                    start_checked = not source.begin_file_check() and not check_due
+                can_wait = not work_pending and now < deadline
+                waits = can_wait and reached is not None and foreign.may_wait(source.conn, reached.offset)
+                next_plan = None
+                if waits and check_due:
+                    check_available(source.conn, cfg.connection_settings(), start)
+                elif not waits and (check_due or reached is not None):
                     next_plan = plan_drain(
                         cfg,
                         source.conn,
                         start,
-                        epoch,
+                        plan.epoch + 1,
                         spec.owner,
                         counts,
                         ledger.prepared(),
                         reached=reached,
                         even_empty=work_pending,
-                        start_checked=start_checked,
+                        start_checked=not source.begin_file_check() and not check_due,
                     )
-                    if next_plan is not None:
-                        return next_plan
+            if next_plan is not None or now >= deadline:
+                return next_plan
         except SourceConnectionError:
             if not source.renew_if_broken(ledger.end):
                 raise
             continue
-        pause_s = min(_LOOK_S, cfg[F.POLL_INTERVAL_MS] / 1000)
-        time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
+        time.sleep(min(_LOOK_S, cfg[F.POLL_INTERVAL_MS] / 1000, max(0.0, deadline - time.monotonic())))
     return None

@@ -110,20 +110,17 @@ def moved_by_hand(offset: BinlogOffset, former: BinlogOffset) -> BinlogOffset:
     return replace(offset, read_empty=str(read_empty) or None)
 
 
-def with_unread_purged(conn: Any, offset: BinlogOffset) -> BinlogOffset:
+def with_unread_purged(offset: BinlogOffset, purged: str) -> BinlogOffset:
     """Return the start of a batch that also remembers what was added to gtid_purged of its server behind it.
 
     Files before the offset have only what its set has; the rest is in no file, so the stream never reads it
     (``SET GLOBAL gtid_purged = '+...'``, MySQL 8.0). It is asked for after the batch's end was read, whose set has it.
 
     Args:
-        conn: An open connection to its server.
         offset: The start.
-
-    Raises:
-        SourceError: The query fails.
+        purged: ``gtid_purged`` of its server, read after the end of the batch.
     """
-    if not offset.gtids or not (added := purged_gtids(conn).subtract(GtidSet.parse(offset.gtids))):
+    if not offset.gtids or not (added := GtidSet.parse(purged).subtract(GtidSet.parse(offset.gtids))):
         return offset
     remembered = GtidSet.parse(offset.read_empty).union(added).newest(MOST_READ_EMPTY)
     return replace(offset, read_empty=str(remembered))

@@ -16,6 +16,7 @@ from kit.memory_job import config
 from kit.store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.binlog import broken_connections
+from airflow_provider_mysql_cdc.cdc.binlog.position import BinlogEnd
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain import batch_planner, drain_driver, drain_writer, driver_connection, failover
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError, SourceError
@@ -86,7 +87,8 @@ def batch(patch: Patch, cfg: ConnectorConfig) -> Any:
     patch.setattr(batch_planner, "check_available", lambda conn, settings, start: start)
     patch.setattr(batch_planner, "range_bytes", lambda conn, start, end: 100)
     patch.setattr(batch_planner, "_build_plan", lambda cfg, conn, span, *given: (span[1].pos - END.pos, given[-1]))
-    return batch_planner.plan_drain(cfg, None, START, 1, "o", {}, reached=END)
+    patch.setattr(batch_planner, "with_assignments", lambda cfg, conn, plan, weights: plan)
+    return batch_planner.plan_drain(cfg, None, START, 1, "o", {}, reached=BinlogEnd(END, ""))
 
 
 def view(patch: Patch, cfg: ConnectorConfig) -> Any:
@@ -175,7 +177,7 @@ EFFECTS: list[tuple[str, str, Measure, Any, Any, dict[str, str]]] = [
     ("max.batch.bytes", "7", batch, (0, 1), (7, 1), {}),
     ("drain.writers", "3", batch, (0, 1), (0, 3), {"drain.small.batch.bytes": "0"}),
     ("drain.small.batch.bytes", "0", batch, (0, 1), (0, 3), {"drain.writers": "3"}),
-    ("poll.interval.ms", "20", between_looks, 0.1, 0.02, {}),
+    ("poll.interval.ms", "20", between_looks, 0.25, 0.02, {}),
     ("gtid.ignore.on.recovery", "true", asks_gtids, "00010203-0405-0607-0809-0a0b0c0d0e0f:1-5", None, {}),
     ("signal.data.collection.create", "true", created_tables, [], ["d.s"], {"signal.data.collection": "d.s"}),
     ("verify.group.rows", "7", groups, 10_000_000, 7, {}),

@@ -13,6 +13,7 @@ from kit.store_contract import END, START
 
 from airflow_provider_mysql_cdc.cdc.binlog import file_fingerprint as origin
 from airflow_provider_mysql_cdc.cdc.binlog import position, stream
+from airflow_provider_mysql_cdc.cdc.binlog.position import BinlogEnd
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.drain import batch_planner as batch
@@ -28,6 +29,13 @@ SETTINGS: Any = None
 
 def purged(*_: Any) -> BinlogOffset:
     raise BinlogPurgedError("gone", where="here", why="it was reset")
+
+
+@pytest.fixture(autouse=True)
+def stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that says where its binlog ends."""
+    monkeypatch.setattr(batch, "binlog_status", lambda _: [])
+    monkeypatch.setattr(batch, "stated_end", lambda *_: BinlogEnd(READ, ""))
 
 
 @pytest.fixture
@@ -159,14 +167,17 @@ def test_a_plans_end_takes_the_mark_of_its_start_where_it_is_of_the_same_file(
         return replace(offset, origin="stamped")
 
     def choose_end(*_: Any) -> BinlogOffset:
-        steps.append("end")
         return BinlogOffset(end, 900, None, READ.server_uuid)
+
+    def state_end(*_: Any) -> BinlogEnd:
+        steps.append("end")
+        return BinlogEnd(choose_end(), "")
 
     def check(conn: Any, settings: Any, offset: BinlogOffset) -> BinlogOffset:
         steps.append("start")
         return replace(offset, origin=origin_)
 
-    for name, made in (("with_fingerprint", stamp), ("choose_end", choose_end), ("current_offset", choose_end)):
+    for name, made in (("with_fingerprint", stamp), ("choose_end", choose_end), ("stated_end", state_end)):
         monkeypatch.setattr(batch, name, made)
     monkeypatch.setattr(batch, "check_available", check)
     monkeypatch.setattr(batch, "topic_partitions", lambda *_: {})
@@ -194,8 +205,8 @@ def test_nothing_is_new_where_the_binlog_ends_at_the_offset_of_the_same_server(
     found = replace(READ, origin=None, **end)
     row = {"File": found.file, "Position": str(found.pos), "Executed_Gtid_Set": found.gtids or ""}
     monkeypatch.setattr(batch, "binlog_status", lambda _: [row])
-    monkeypatch.setattr(batch, "stated_offset", lambda _, rows: found if rows == [row] else None)
-    assert batch.new_end(None, replace(READ, **start)) == (None if same else found)
+    monkeypatch.setattr(batch, "stated_end", lambda _, rows: BinlogEnd(found, "") if rows == [row] else None)
+    assert batch.new_end(None, replace(READ, **start)) == (None if same else BinlogEnd(found, ""))
 
 
 def test_an_end_that_was_just_read_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +236,8 @@ def test_a_window_under_the_read_lock_ends_where_the_lock_was_taken(
     server: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Transactions behind it are in no view of the window; the drain reads them in the next batch."""
-    monkeypatch.setattr(batch, "current_offset", lambda _: pytest.fail("the binlog may have grown since"))
+    grown = READ.with_position(READ.file, 9_000)
+    monkeypatch.setattr(batch, "stated_end", lambda *_: BinlogEnd(grown, ""))
     monkeypatch.setattr(batch, "topic_partitions", lambda *_: {})
     locked = READ.with_position(READ.file, 900)
     made = batch.plan_window_batch(CFG, None, (READ, locked), 2, "someone", {}, (), 1)
