@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,14 @@ from kit.incremental_rig import ask_for
 from kit.records import duplicates, payload
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 from pipelinelib.topics import delete_topics
 
 from airflow_provider_mysql_cdc.cdc import faults
-from airflow_provider_mysql_cdc.cdc.drain import drain_writer
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver, drain_writer
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SinkError, TopicChangedError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
+from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import read_ledger
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
@@ -35,6 +39,8 @@ def pipeline(properties: dict[str, str], root: Any, database: str) -> Pipeline:
             "key.converter.schemas.enable": "false",
             "value.converter.schemas.enable": "false",
             "topic.creation.default.partitions": "3",
+            # A writer waits as long for a topic that was deleted, unless its client hears of that before.
+            "kafka.delivery.timeout.ms": "8000",
         }
     )
     execute(
@@ -134,6 +140,72 @@ def test_a_topic_that_is_created_again_inside_a_batch_fails_the_batch(
     accept(pipeline)
     assert pipeline.drain() is not None
     assert values(pipeline, "b") == [0, 0, 1, 1, 2, 2]
+
+
+def run_and_change(pipeline: Pipeline, root: Any, monkeypatch: pytest.MonkeyPatch, what: str, *updates: str) -> None:
+    """Make a run whose second batch is of some statements, before which another program changes the topic of a."""
+    topic, plan_next, done = pipeline.table_topic("a"), drain_driver._next_plan, list[str]()
+
+    def change_topic(*args: Any) -> Any:
+        assert not done, "the batch that writes to it has to end the run"
+        done.append(what)
+        if what == "partitions":
+            enlarge(pipeline, topic, 5)
+        else:
+            delete(pipeline, topic)
+        if what == "made anew":
+            ensure_topics(make_admin(pipeline.cfg.kafka_settings()), {topic: TopicSpec(3, 1)})
+        execute(root, *updates)
+        return plan_next(*args)
+
+    spec = replace(pipeline.prepare("drain").spec, run_for_s=600)
+    with monkeypatch.context() as patch:
+        patch.setattr(drain_driver, "_next_plan", change_topic)
+        try:
+            run_drain(spec, ThreadRunner(pipeline.slots), pipeline.log)
+        finally:
+            assert done
+
+
+@pytest.mark.parametrize("what", ["deleted", "made anew", "partitions"])
+@pytest.mark.exhaustive(but="made anew")
+def test_a_topic_that_changes_between_two_batches_of_a_run_ends_it(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """The run does not describe all topics before each batch; a writer compares those that it writes to."""
+    topic = pipeline.table_topic("a")
+    execute(root, f"UPDATE `{database}`.a SET v = 1")
+    with pytest.raises(SinkError if what == "deleted" else TopicChangedError):
+        run_and_change(pipeline, root, monkeypatch, what, f"UPDATE `{database}`.a SET v = 2")
+    if what != "deleted":
+        assert 2 not in values(pipeline, "a"), "its records never become visible"
+    pipeline.settle()
+    execute(root, f"UPDATE `{database}`.b SET v = 3")
+    for _ in range(2):  # also where the batch that met it is settled as complete, and the next one does not touch it
+        with pytest.raises(TopicChangedError, match=re.escape(f"{topic}: it ")):
+            pipeline.drain()
+        assert not pipeline.settle().complete
+    assert values(pipeline, "b") == [0, 0]
+    accept(pipeline)
+    assert pipeline.drain() is not None
+    assert values(pipeline, "a") == ([0, 0, 1, 1, 2, 2] if what == "partitions" else [2, 2])
+    assert values(pipeline, "b") == [0, 0, 3, 3]
+
+
+@pytest.mark.parametrize("what", ["deleted", "made anew", "partitions"])
+@pytest.mark.exhaustive
+def test_a_topic_that_changes_and_gets_no_more_records_in_its_run_stops_the_next_run(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    topic = pipeline.table_topic("a")
+    execute(root, f"UPDATE `{database}`.a SET v = 1")
+    with pytest.raises(AssertionError, match="has to end the run"):  # its third batch would begin
+        run_and_change(pipeline, root, monkeypatch, what, f"UPDATE `{database}`.b SET v = 2")
+    pipeline.settle()
+    execute(root, f"UPDATE `{database}`.b SET v = 3")
+    with pytest.raises(TopicChangedError, match=re.escape(f"{topic}: it ")):
+        pipeline.drain()
+    assert values(pipeline, "b") == [0, 0, 2, 2]
 
 
 @pytest.mark.exhaustive

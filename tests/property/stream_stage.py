@@ -33,6 +33,7 @@ from airflow_provider_mysql_cdc.cdc.drain.window_keys import EventRows
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
+from airflow_provider_mysql_cdc.cdc.drain.written_topics import WrittenTopics
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.formats import partition_assignment as owner
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
@@ -88,7 +89,8 @@ class ModelWriter:
         self._tracker = GtidTracker(plan.start.gtids)
         xa: Any = SimpleNamespace(prepared=(), searched=False)
         side_records: list[SideRecord] = []
-        self._shares = TopicShares(cfg, plan, index, side_records, context.recorded_topics)
+        topics = WrittenTopics(cfg, plan, context.recorded_topics, self._counts.by_topic)
+        self._shares = TopicShares(cfg, plan, index, side_records, topics.recorded, context.state.tables)
         self._committer = Committer(
             cfg,
             plan,
@@ -99,6 +101,7 @@ class ModelWriter:
             xa=xa,
             tracker=self._tracker,
             progress=lambda _: None,
+            topics=topics,
             side_records=side_records,
         )
 
@@ -396,7 +399,7 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(drain_driver, "server_variables", _nothing)
     patch.setattr(drain_driver, "describe_if_due", _nothing)
     patch.setattr(drain_driver, "check_structures", _nothing)
-    for name in ("record_history_id", "require_recorded_history"):
+    for name in ("record_history_id", "require_recorded_history", "history_end"):
         patch.setattr(one_batch, name, _nothing)
     patch.setattr(reset_offset, "history_difference", _nothing)
     patch.setattr(one_batch, "create_writer", ModelWriter)

@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.binlog import dump, position
 from airflow_provider_mysql_cdc.cdc.binlog import file_fingerprint as origin
 from airflow_provider_mysql_cdc.cdc.commit import reconcile, takeover
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.drain import topic_shares
+from airflow_provider_mysql_cdc.cdc.drain import topic_shares, written_topics
 from airflow_provider_mysql_cdc.cdc.formats import partition_assignment as owner
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.job import config_guard as pinned_plan
@@ -118,6 +118,11 @@ def _partitions_of_today(patch: pytest.MonkeyPatch) -> None:
         return owner.topic_share(replace(plan, partitions=ModelWriter.world.partitions), writer, topic, default)
 
     patch.setattr(topic_shares, "topic_share", share)
+    _topics_not_compared_at_commits(patch)
+
+
+def _topics_not_compared_at_commits(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(written_topics.WrittenTopics, "require_same", lambda *_: None)
 
 
 def _topics_remembered_by_a_reset(patch: pytest.MonkeyPatch) -> None:
@@ -171,6 +176,7 @@ WITHOUT: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
     _topics_not_compared,
     _born_topics_not_compared,
     _partitions_of_today,
+    _topics_not_compared_at_commits,
     _topics_remembered_by_a_reset,
     _pins_not_compared,
     _binlogs_of_one_name_alike,
@@ -188,6 +194,7 @@ SHOWN_BY = {
     "topics_not_compared": 32,
     "born_topics_not_compared": 62,
     "partitions_of_today": 26,
+    "topics_not_compared_at_commits": 675,
     "topics_remembered_by_a_reset": 21,
     "pins_not_compared": 241,
     "binlogs_of_one_name_alike": 15,
@@ -206,4 +213,6 @@ def test_without_a_protection_an_interleaving_finds_a_violation(
 ) -> None:
     take_away(stage)
     shown_by = SHOWN_BY.get(take_away.__name__.strip("_"), 0)
-    assert breaks_a_promise(random_walk, shown_by, range(LOOKED_FOR)), f"no promise was broken in {LOOKED_FOR} walks"
+    # Where a run begins, topics are compared in any case.
+    walk = living_walk if take_away is _topics_not_compared_at_commits else random_walk
+    assert breaks_a_promise(walk, shown_by, range(LOOKED_FOR)), f"no promise was broken in {LOOKED_FOR} walks"

@@ -195,11 +195,8 @@ class Ledger:
             StoredVersionError: A record is of another version.
             ForeignLedgerError: The ledger belongs to another topic.prefix or another program (TOPIC-08).
         """
-        info = self._topic_info()
-        if info is None:
-            return None
         try:
-            ledger_values = self._read_values(timeout_s if fence_after_s is None else fence_after_s, info)
+            found = self._read_committed(timeout_s if fence_after_s is None else fence_after_s)
         except HiddenByTransaction as hidden:
             if fence_after_s is None:
                 raise self._open_transaction_error(hidden) from None
@@ -209,9 +206,12 @@ class Ledger:
             )
             self._fence(w for w in self._known_writers() if fence_planner or w != PLANNER)
             return self.read(timeout_s, chunks=chunks)
+        if found is None:
+            return None
+        id_, ledger_values = found
         require_own_records(self.topic, ledger_values)
         # When the topic could not be described, its listing has no id.
-        id_ = info.id or topic_id(self._admin(), self.topic)
+        id_ = id_ or topic_id(self._admin(), self.topic)
         read_before = self._read_before if self._open else None
         state = self._build_state(ledger_values, id_, chunks=chunks, read_before=read_before)
         require_own_prefix(self.topic, self._prefix, state)
@@ -231,10 +231,10 @@ class Ledger:
             DamagedRecordError: A record is damaged.
             ForeignLedgerError: The ledger belongs to another topic.prefix or another program (TOPIC-08).
         """
-        info = self._topic_info()
-        if info is None:
+        found = self._read_committed(60.0, stable=True)
+        if found is None:
             return LedgerState()
-        ledger_values = self._read_values(60.0, info, stable=True)
+        ledger_values = found[1]
         require_own_records(self.topic, ledger_values)
         read_before = self._read_before if self._open else None
         state = self._build_state(ledger_values, chunks=chunks, read_before=read_before)
@@ -248,32 +248,44 @@ class Ledger:
             SinkConnectionError: Kafka does not answer.
         """
         info = self._topic_info()
-        return None if info is None else info.id
+        id_ = None if info is None else info.id
+        self._cache.keep_only(id_)
+        return id_
 
     def _topic_info(self) -> TopicInfo | None:
         return existing_topics(self._admin(), [self.topic]).get(self.topic)
 
-    def _read_values(
-        self, timeout_s: float, info: TopicInfo | None = None, *, committed: bool = True, stable: bool = False
-    ) -> LedgerValues:
-        """Return the last value of each key, and its offset."""
+    def _read_committed(self, timeout_s: float, *, stable: bool = False) -> tuple[str | None, LedgerValues] | None:
+        """Return the topic's id and the last value of each key, with its offset; None when there is no topic."""
+        try:
+            if found := self._cache.read_on(
+                lambda id_, since: self._records(TopicInfo(1, id_), timeout_s, since, stable=stable)
+            ):
+                return found
+        except SinkError as error:
+            log.info("ledger %s: read anew: %s", self.topic, error)
+        info = self._topic_info()
+        if info is None:
+            return None
+        values = LedgerValues().with_records(self._records(info, timeout_s, stable=stable))
+        if self._open:
+            self._cache.keep(info.id, values)
+        return info.id, values
 
-        def read(first_offset: int) -> Iterable[TopicRecord]:
-            return read_topic(
-                self._settings,
-                self.topic,
-                timeout_s=timeout_s,
-                admin=self._admin(),
-                committed=committed,
-                stable=stable,
-                topic_info=info,
-                consumer_cache=self._consumer,
-                since={0: first_offset},
-            )
-
-        if not (self._open and committed and info is not None):
-            return LedgerValues().with_records(read(0))
-        return self._cache.read(info.id, read)
+    def _records(
+        self, info: TopicInfo | None, timeout_s: float, since: int = 0, *, committed: bool = True, stable: bool = False
+    ) -> Iterable[TopicRecord]:
+        return read_topic(
+            self._settings,
+            self.topic,
+            timeout_s=timeout_s,
+            admin=self._admin(),
+            committed=committed,
+            stable=stable,
+            topic_info=info,
+            consumer_cache=self._consumer,
+            since={0: since},
+        )
 
     def _build_state(self, values: LedgerValues, id_: str | None = None, **options: Any) -> LedgerState:
         """Return the state; an error says where in the topic a record stands."""
@@ -283,7 +295,8 @@ class Ledger:
 
     def _known_writers(self) -> tuple[int | str, ...]:
         """Return the writers that may have a transaction open in this topic: all that have ever written to it."""
-        state = self._build_state(self._read_values(10.0, committed=False), require_parts=False)
+        values = LedgerValues().with_records(self._records(None, 10.0, committed=False))
+        state = self._build_state(values, require_parts=False)
         return (*state.writer_ids(1), PLANNER)
 
     def _open_transaction_error(self, hidden: HiddenByTransaction) -> SinkConnectionError:

@@ -1,9 +1,10 @@
 """Cache the content of the ledger topic, so that a later read fetches only the records since.
 
 A ledger of 10,000 topics has as many records, and a batch reads it several times. Records before the last stable offset
-do not change, so they need not be read twice as long as the topic is the same. A topic that was created again has
-another id. A topic that lost its end, as after the election of a leader that lacked it, has another record, or none, at
-the offset of the last record: so that record is read again each time, and when it differs, the whole topic is read.
+do not change, so they need not be read twice as long as the topic is the same. A topic that was created again, or lost
+its end, as after the election of a leader that lacked it, has another record, or none, at the offset of the last
+record: so that record is read again each time, and when it differs, the whole topic is read. Before a driver puts a
+plan in force it also compares the topic's id (``takeover``).
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
-ReadFrom = Callable[[int], Iterable[TopicRecord]]
-"""Returns the committed records of the topic from an offset on."""
+ReadFrom = Callable[[str, int], Iterable[TopicRecord]]
+"""Returns the committed records of the topic with an id, from an offset on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,32 +59,55 @@ class LedgerCache:
     _values: LedgerValues = field(default_factory=LedgerValues)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def read(self, topic_id: str | None, read: ReadFrom) -> LedgerValues:
-        """Return the last value of each key.
+    def keep(self, topic_id: str | None, values: LedgerValues) -> None:
+        """Keep the values of the whole topic.
 
         Args:
-            topic_id: Kafka's id of the topic. With None, from brokers without topic ids, nothing is cached, because a
+            topic_id: Kafka's id of the topic. With None, from brokers without topic ids, nothing is kept, because a
                 topic that was created again could not be told from the earlier one.
-            read: Reads the topic; when it raises an error, the cache stays as it is.
+            values: The last value of each key.
         """
         with self._lock:
-            cached = self._values if topic_id is not None and topic_id == self._topic_id else LedgerValues()
-        values = None if cached.last is None else _read_newer(cached, cached.last, read)
-        if values is None:
-            values = LedgerValues().with_records(read(0))
-        with self._lock:
             self._topic_id, self._values = topic_id, values
-        return values
+
+    def keep_only(self, topic_id: str | None) -> None:
+        """Drop the cached values unless they are of this topic.
+
+        Args:
+            topic_id: Kafka's id of the topic as it is now.
+        """
+        with self._lock:
+            if topic_id != self._topic_id:
+                self._topic_id, self._values = None, LedgerValues()
+
+    def read_on(self, read: ReadFrom) -> tuple[str, LedgerValues] | None:
+        """Return the topic's id and the last value of each key, from the cached values and the records since.
+
+        Args:
+            read: Reads the topic; when it raises an error, the cache stays as it is.
+
+        Returns:
+            None where nothing is cached, or the record that was read last is no longer there: the topic was created
+            again, or has lost its end.
+        """
+        with self._lock:
+            topic_id, cached = self._topic_id, self._values
+        if topic_id is None or cached.last is None:
+            return None
+        values = _with_newer(cached, cached.last, read(topic_id, cached.last.offset))
+        if values is None:
+            return None
+        self.keep(topic_id, values)
+        return topic_id, values
 
     def clear(self) -> None:
         """Drop the cached values."""
-        with self._lock:
-            self._topic_id, self._values = None, LedgerValues()
+        self.keep(None, LedgerValues())
 
 
-def _read_newer(cached: LedgerValues, last: TopicRecord, read: ReadFrom) -> LedgerValues | None:
-    """Return the values with the records after the last one; None when the last one is no longer there."""
-    records = iter(read(last.offset))
+def _with_newer(cached: LedgerValues, last: TopicRecord, newer: Iterable[TopicRecord]) -> LedgerValues | None:
+    """Return the values with the records from the last one on; None when the last one is no longer there."""
+    records = iter(newer)
     reread = next(records, None)
     if reread is None or (reread.offset, reread.key, reread.value) != (last.offset, last.key, last.value):
         return None

@@ -175,7 +175,8 @@ def plan_drain(
         writers = 1
     start = with_unread_purged(start, reached.purged)
     plan = _build_plan(cfg, conn, (start, end), epoch, owner, prepared, writers)
-    plan = with_assignments(cfg, conn, plan, weights)
+    if writers > 1:  # one writer has all topics, and the ledger their partition counts
+        plan = with_assignments(cfg, conn, plan, weights)
     return plan if continued_from is None else replace(plan, continued_from=continued_from)
 
 

@@ -50,8 +50,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import prepare_topics, require_written_topics
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
+from airflow_provider_mysql_cdc.cdc.schema.history import history_end, load_schema_state, unmoved_end
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import delete_chunk_records
 
@@ -127,8 +126,11 @@ def begin_batch(
         log(line)
     if plan.epoch == 1:
         job.create_topics({})  # a stream without snapshot begins without a history topic
-    history_topic = require_recorded_history(cfg, ledger)
-    state = _structures(cfg, job, plan, history_topic) if preloaded is None else preloaded
+    if preloaded is None:
+        state = _structures(cfg, job, plan, ledger)
+    else:
+        require_recorded_history(cfg, ledger)
+        state = preloaded
     job.metrics.begin(plan, state.tables)
     if moved_from is not None:
         # A server may have tables of another structure: statements that were not logged, filters, a restored backup.
@@ -167,8 +169,9 @@ def cause_of(cfg: ConnectorConfig, plan: BatchPlan, error: CdcError) -> CdcError
     return error
 
 
-def _structures(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan, history_topic: TopicInfo | None) -> SchemaState:
-    """Return the table structures as of the batch's start."""
+def _structures(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan, ledger: LedgerState) -> SchemaState:
+    """Return the table structures as of the batch's start, of a history that is the stream's."""
+    end = unmoved_end(cfg, job.history_cache) or history_end(cfg, require_recorded_history(cfg, ledger))
     history = job.metrics.history
     with history.recovering():
         return load_schema_state(
@@ -177,7 +180,7 @@ def _structures(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan, history_t
             epoch=plan.epoch,
             on_record=history.on_record,
             cache=job.history_cache,
-            described=history_topic,
+            end=end,
         )
 
 

@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ProducerRenewa
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
 from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
+from airflow_provider_mysql_cdc.cdc.drain.written_topics import WrittenTopics
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
@@ -43,6 +44,7 @@ class Committer:
         xa: The writer's XA transactions.
         tracker: GTIDs of the transactions that the writer has read.
         progress: Called every two seconds with counters.
+        topics: Compares the topics that get records, before they become visible.
         side_records: Ledger records to commit with the next marker; emptied then. They are not produced before that:
             consumers that read committed records get nothing after the first record of an open transaction.
         formats: Serializes heartbeats; None when all records are JSON.
@@ -60,6 +62,7 @@ class Committer:
     xa: XaTransactions
     tracker: GtidTracker
     progress: Progress
+    topics: WrittenTopics
     side_records: list[SideRecord]
     formats: RecordFormats | None = None
     commit_clock: CommitClock | None = None
@@ -202,6 +205,7 @@ class Committer:
         self.side_records.clear()
         for topic, key, value, headers in records:
             self.sink.produce(topic, key, value, 0, headers)
+        self.topics.require_same(self.counts.by_topic)
         fault_point("writer.before_commit", self.index)
         self.sink.commit()
         self._commits += 1

@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransac
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
+from airflow_provider_mysql_cdc.cdc.drain.written_topics import WrittenTopics
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
@@ -53,9 +54,10 @@ def create_writer(context: WriterContext) -> DrainWriter:
     side_records = list[SideRecord]()
     committed_ts = 0 if resumed is None else resumed.commit_ts
     commit_clock = CommitClock(plan.commit_ts, committed_ts) if cfg.is_ticdc else None
-    committer = _committer(context, counts, position, xa, tracker, side_records, commit_clock)
+    topics = WrittenTopics(cfg, plan, context.recorded_topics, counts.by_topic)
+    committer = _committer(context, counts, position, xa, tracker, topics, side_records, commit_clock)
     output = _record_output(context, counts, position, tolerant=settings.failed_rows is not None)
-    shares = TopicShares(cfg, plan, context.index, side_records, context.recorded_topics)
+    shares = TopicShares(cfg, plan, context.index, side_records, topics.recorded, context.state.tables)
     on_watermark = None if context.window_keys is None else context.window_keys.watermark_handler()
     taken = context.taken_over
     output.taken_over = taken if taken is not None and taken.is_ahead(plan) else None
@@ -104,6 +106,7 @@ def _committer(
     position: WriterPosition,
     xa: XaTransactions,
     tracker: GtidTracker,
+    topics: WrittenTopics,
     side_records: list[SideRecord],
     commit_clock: CommitClock | None,
 ) -> Committer:
@@ -118,6 +121,7 @@ def _committer(
         xa=xa,
         tracker=tracker,
         progress=context.progress,
+        topics=topics,
         side_records=side_records,
         formats=context.formats,
         commit_clock=commit_clock,

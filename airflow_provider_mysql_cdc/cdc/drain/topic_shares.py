@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Collection, Iterable
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic, topic_record, topics_changed_error
@@ -26,7 +25,8 @@ class TopicShares:
         plan: The batch.
         writer: The writer's index, from 0.
         side_records: Gets a ledger record of each topic created inside the batch, for the next commit.
-        recorded_topics: Topics as the ledger knew them when the writer started.
+        recorded_topics: Topics as the ledger knew them when the writer started; gets those that it creates.
+        tables: The tables at the batch's start, whose recorded topics the driver has compared.
     """
 
     def __init__(
@@ -35,11 +35,13 @@ class TopicShares:
         plan: BatchPlan,
         writer: int,
         side_records: list[SideRecord],
-        recorded_topics: Mapping[str, RecordedTopic] = MappingProxyType({}),
+        recorded_topics: dict[str, RecordedTopic] | None = None,
+        tables: Collection[TableId] = (),
     ) -> None:
         self._cfg, self._plan, self._writer = cfg, plan, writer
-        self._side_records, self._recorded_topics = side_records, recorded_topics
-        self._created_topics: dict[str, int] = {}
+        self._side_records, self._tables = side_records, tables
+        self._recorded_topics = {} if recorded_topics is None else recorded_topics
+        self._created_topics = set[str]()
         self._precreation = TopicPrecreation(cfg, self._missing_topic)
         self._owners: TopicOwners | None = None
 
@@ -71,9 +73,9 @@ class TopicShares:
         if self._cfg.chain is not None:
             # A name before the transforms; the topic behind them is found by the writer (``formats.chain_writer``).
             return TopicShare(topic, 1, frozenset({0}), True)
-        return topic_share(
-            self._plan, self._writer, topic, self._created_topics.get(topic) or self._cfg.topic_partitions(topic)
-        )
+        recorded = self._recorded_topics.get(topic)
+        default = self._cfg.topic_partitions(topic) if recorded is None else recorded.partitions
+        return topic_share(self._plan, self._writer, topic, default)
 
     def ensure_share(self, table: TableId) -> TopicShare:
         """Return the writer's share of a captured table's topic; a topic of which it produces anything exists then.
@@ -86,7 +88,7 @@ class TopicShares:
             TopicChangedError: An earlier attempt at this batch found another topic of that name.
         """
         share = self.share_of(table)
-        if self._is_missing(share):
+        if self._is_missing(table, share):
             # A table created inside the batch, or one whose topic did not exist when the batch was planned.
             return self._create_topic(table, share.topic)
         return share
@@ -105,20 +107,22 @@ class TopicShares:
             and (difference := recorded.difference(topic_info))
         ):
             raise topics_changed_error({topic: difference}, self._plan, has_commits=True)
-        self._created_topics[topic] = topic_info.partitions
-        recorded_topic = RecordedTopic(topic_info.partitions, topic_info.id, self._plan.epoch)
-        self._side_records.append(topic_record(self._cfg.ledger_topic, topic, recorded_topic))
+        self._created_topics.add(topic)
+        created = self._recorded_topics[topic] = RecordedTopic(topic_info.partitions, topic_info.id, self._plan.epoch)
+        self._side_records.append(topic_record(self._cfg.ledger_topic, topic, created))
         return self.share_of(table)
 
     def _missing_topic(self, table: TableId) -> str | None:
         """Return a captured table's topic when this writer will have to create it; None otherwise."""
         share = self.share_of(table)
-        return share.topic if self._is_missing(share) else None
+        return share.topic if self._is_missing(table, share) else None
 
-    def _is_missing(self, share: TopicShare) -> bool:
+    def _is_missing(self, table: TableId, share: TopicShare) -> bool:
+        is_known = share.topic in self._recorded_topics and table in self._tables
         return (
             self._cfg.chain is None
             and bool(share.assigned)
+            and not is_known
             and share.topic not in self._plan.partitions
             and share.topic not in self._created_topics
         )

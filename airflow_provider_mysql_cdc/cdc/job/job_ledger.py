@@ -30,6 +30,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RecordT
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.formats.chain_writer import begin_batch, register_schemas, with_chain
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
+from airflow_provider_mysql_cdc.cdc.job.checked_topics import CheckedTopics
 from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobMetrics
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaIds
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
@@ -52,6 +53,11 @@ class JobLedger:
     Args:
         cfg: The connector's configuration.
         run: The run whose batches are counted together (``commit.run_tally``); empty counts none.
+
+    Attributes:
+        history_cache: The schema history as far as this job has read it.
+        metrics: What it measures.
+        checked_topics: Its topics as it has last found them; None before its first batch.
     """
 
     def __init__(self, cfg: ConnectorConfig, run: str = "") -> None:
@@ -68,6 +74,7 @@ class JobLedger:
         self._write_lock = threading.Lock()
         self._avro_formats = RecordFormats.from_config(cfg, self.schema_ids.id_of)
         self.history_cache, self.metrics = HistoryCache(), JobMetrics(cfg)
+        self.checked_topics: CheckedTopics | None = None
 
     def __enter__(self) -> JobLedger:
         self._ledger.__enter__()

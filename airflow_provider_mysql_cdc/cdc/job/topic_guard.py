@@ -1,7 +1,8 @@
 """Check and create the topics that a batch writes: their partition counts, and that they are the same as before.
 
-They are checked again when the batch is complete: a producer writes into a topic that was deleted and created again
-without an error, and what it had written before is gone.
+Those that get records are checked again before the records become visible (``drain.written_topics``) and when the batch
+is complete: a producer writes into a topic that was deleted and created again without an error, and what it had written
+before is gone.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
+from airflow_provider_mysql_cdc.cdc.job.checked_topics import CheckedTopics
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -46,7 +48,7 @@ def prepare_topics(
     """Create the topics that are missing, after checking that none of the existing ones was deleted or changed.
 
     A snapshot of which nothing is committed uses the topics as they are and logs what was changed, because it fills
-    them again.
+    them again. Where the run has checked the same topics a moment ago, only those that get records are checked again.
 
     Args:
         cfg: The connector's configuration.
@@ -61,6 +63,9 @@ def prepare_topics(
         ConfigError: Two tables would share a topic.
         SinkError: Kafka refuses.
     """
+    if job.checked_topics is not None and job.checked_topics.suffice(plan, state, ledger.topics):
+        return
+    checked_at = time.monotonic()
     # Behind a chain a topic is known once a record goes there; all that ever got one must still be the same.
     required = job.required_topics(state) if cfg.chain is None else _topics_behind_chain(cfg, ledger)
     admin, broker_list = make_admin(cfg.kafka_settings()), broker_addresses(cfg.kafka_settings())
@@ -77,7 +82,8 @@ def prepare_topics(
         current = {**current, **describe_created(admin, missing, broker_list)}
         if changed := topic_differences({}, current, missing, plan):
             raise topics_changed_error(changed, plan, has_commits=ledger.has_commits())
-    _record_topics(job, cfg.ledger_topic, plan, ledger.topics, current, required, log)
+    topics = _record_topics(job, cfg.ledger_topic, plan, ledger.topics, current, required, log)
+    job.checked_topics = CheckedTopics(state, topics, checked_at)
 
 
 def _topics_behind_chain(cfg: ConnectorConfig, ledger: LedgerState) -> dict[str, TopicSpec]:
@@ -103,6 +109,24 @@ def require_written_topics(
     everything = OTHERS_LABEL in counts or cfg.chain is not None
     written = ledger.topics if everything else {topic for topic, n in counts.items() if n}
     recorded = {topic: ledger.topics[topic] for topic in sorted(written) if topic in ledger.topics}
+    require_same_topics(cfg, recorded, plan, has_commits=False)
+
+
+def require_same_topics(
+    cfg: ConnectorConfig, recorded: Mapping[str, RecordedTopic], plan: BatchPlan, *, has_commits: bool
+) -> None:
+    """Check that topics are as they were recorded.
+
+    Args:
+        cfg: The connector's configuration.
+        recorded: The topics.
+        plan: The batch or snapshot.
+        has_commits: Whether a part of it is committed that a person who accepts the topics writes a second time.
+
+    Raises:
+        TopicChangedError: A topic was deleted, created again or given more partitions.
+        SinkError: Kafka refuses.
+    """
     if not recorded:
         return
     admin, broker_list = make_admin(cfg.kafka_settings()), broker_addresses(cfg.kafka_settings())
@@ -112,7 +136,7 @@ def require_written_topics(
         current = {**current, **describe_topics(admin, missing, broker_list)}
     changed = {t: text for t, known in recorded.items() if (text := known.difference(current.get(t)))}
     if changed:
-        raise topics_changed_error(changed, plan, has_commits=False)
+        raise topics_changed_error(changed, plan, has_commits=has_commits)
 
 
 def _record_topics(
@@ -123,21 +147,20 @@ def _record_topics(
     current: Mapping[str, TopicInfo],
     required: Mapping[str, object],
     log: Log,
-) -> None:
+) -> dict[str, RecordedTopic]:
     """Record the topics that are new or changed, and delete the records of topics that are neither needed nor there."""
-    records = []
+    updates: dict[str, RecordedTopic | None] = {}
     for topic in required:
-        new_record = RecordedTopic(current[topic].partitions, current[topic].id, plan.epoch)
         if topic not in recorded or recorded[topic].difference(current[topic]):
-            records.append(topic_record(ledger_topic, topic, new_record))
+            updates[topic] = RecordedTopic(current[topic].partitions, current[topic].id, plan.epoch)
     for topic in recorded.keys() - required.keys():
         if text := recorded[topic].difference(current.get(topic)):
             log(f"topic {topic} of a table that was dropped or is no longer captured: {text}")
             info = current.get(topic)
-            updated = None if info is None else RecordedTopic(info.partitions, info.id, recorded[topic].epoch)
-            records.append(topic_record(ledger_topic, topic, updated))
-    if records:
-        job.commit(records)
+            updates[topic] = None if info is None else RecordedTopic(info.partitions, info.id, recorded[topic].epoch)
+    if updates:
+        job.commit([topic_record(ledger_topic, topic, update) for topic, update in updates.items()])
+    return {topic: known for topic, known in {**recorded, **updates}.items() if known is not None}
 
 
 def has_routed_topics(cfg: ConnectorConfig) -> bool:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError, SinkError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
 from airflow_provider_mysql_cdc.cdc.schema.full_description import complete_descriptions, starts_complete_description
 from airflow_provider_mysql_cdc.cdc.schema.history_cache import HistoryCache, TopicEnd
@@ -123,6 +123,22 @@ def history_end(cfg: ConnectorConfig, described: TopicInfo | None = None) -> Top
     topic, admin = cfg.history_topic, make_admin(cfg.kafka_settings("consumer"))
     info = described or existing_topics(admin, [topic]).get(topic)
     return TopicEnd(None, 0) if info is None else TopicEnd(info.id, last_offsets(admin, topic, [0])[0])
+
+
+def unmoved_end(cfg: ConnectorConfig, cache: HistoryCache) -> TopicEnd | None:
+    """Return where the history ends if a job has read it to there; None where the topic has to be described again.
+
+    Args:
+        cfg: The connector's configuration.
+        cache: The records that the job has read.
+    """
+    if cache.end.id is None:
+        return None
+    try:
+        offset = last_offsets(make_admin(cfg.kafka_settings("consumer")), cfg.history_topic, [0])[0]
+    except SinkError:  # the description says what is wrong
+        return None
+    return cache.end if offset == cache.end.offset else None
 
 
 def read_history(cfg: ConnectorConfig, first: int = 0, bases: Sequence[BinlogOffset] = ()) -> Iterator[HistoryRecord]:
@@ -273,7 +289,7 @@ def load_schema_state(
     on_record: Callable[[HistoryRecord], None] = lambda record: None,
     since: Sequence[BinlogOffset] = (),
     cache: HistoryCache | None = None,
-    described: TopicInfo | None = None,
+    end: TopicEnd | None = None,
 ) -> SchemaState:
     """Rebuild the structures as of an offset from the history topic (SCH-03).
 
@@ -285,7 +301,7 @@ def load_schema_state(
         since: Offsets after which ``on_record`` needs all statements.
         cache: The records that this job has read before; they are not read again, and ``on_record`` is not called for
             them.
-        described: The topic, if it was described a moment ago; saves a request where there is a cache.
+        end: Where the history ends, if it is known; saves requests where there is a cache.
 
     Raises:
         SchemaError: See ``read_history`` and ``replay``; or the records that describe the offset were deleted.
@@ -300,6 +316,4 @@ def load_schema_state(
     skip_unparseable = cfg[F.SKIP_UNPARSEABLE_DDL]
     if cache is None:
         return replay(records(), until=until, epoch=epoch, skip_unparseable=skip_unparseable, captures=cfg.needs_schema)
-    return cache.structures(
-        history_end(cfg, described), records, Replay(until, epoch, skip_unparseable, cfg.needs_schema)
-    )
+    return cache.structures(end or history_end(cfg), records, Replay(until, epoch, skip_unparseable, cfg.needs_schema))

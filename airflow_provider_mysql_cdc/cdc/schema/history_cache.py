@@ -41,7 +41,8 @@ class TopicEnd:
 class HistoryCache:
     """Rebuild structures for the batches of one job in sequence."""
 
-    _end: TopicEnd = TopicEnd(None, 0)
+    end: TopicEnd = TopicEnd(None, 0)
+    """Where the topic ended when it was last read; without an id before the first read."""
     _replayed: Replay | None = None
     _later_records: list[HistoryRecord] = field(default_factory=list)
     statements: int = 0
@@ -65,7 +66,7 @@ class HistoryCache:
         if cached is None or not self._can_continue(cached, end, target):
             replayed, first, later_records = target, 0, []
         else:
-            replayed, first = cached.continue_to(target), self._end.offset
+            replayed, first = cached.continue_to(target), self.end.offset
         pending: list[HistoryRecord] = []
         for records in (later_records, read(first) if first < end.offset else ()):
             for record in records:
@@ -77,12 +78,12 @@ class HistoryCache:
             for record in pending:
                 result.add(record)
         if end.id is not None:  # without an id, a recreated topic could not be distinguished from the earlier one
-            self._end, self._replayed, self._later_records = end, replayed, pending
+            self.end, self._replayed, self._later_records = end, replayed, pending
         self.statements = result.statements
         return result.structures()
 
     def _can_continue(self, cached: Replay, end: TopicEnd, target: Replay) -> bool:
         """Return whether the cache is of the same topic, and can be continued to the target offset."""
-        if self._end.id != end.id or end.offset < self._end.offset or target.epoch < cached.epoch:
+        if self.end.id != end.id or end.offset < self.end.offset or target.epoch < cached.epoch:
             return False
         return comparable(cached.until, target.until) and compare_offsets(target.until, cached.until) >= 0

@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.sink.client_errors import ClientErrors
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin, make_consumer
 from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import CachedConsumer, ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses, to_sink_error
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, end_offsets, existing_topics
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, end_offsets, existing_topics, last_offsets
 
 # The client reconnects by itself. It also looks up the group's coordinator although no group is used, so an account
 # without permission for a group can still read.
@@ -87,7 +87,8 @@ def read_topic_committed(
         topic: Topic name; it must exist.
         timeout_s: Seconds without progress after which this fails.
         admin: An admin client; None creates one.
-        since: Offset of the first record to read, by partition; other partitions are read from their beginning.
+        since: Offset of the first record to read, by partition; other partitions are read from their beginning. Where
+            all have one, a record that was deleted is an error.
         topic_info: The topic's description, if the caller has just fetched it; None fetches it.
         consumer_cache: Lends the consumer; None creates one and closes it.
 
@@ -150,7 +151,8 @@ def read_topic(
         stable: Read only up to the oldest open transaction, without waiting for its end.
         topic_info: The topic's description, if the caller has just fetched it; None fetches it.
         consumer_cache: Lends the consumer, which must read committed records only; None creates one and closes it.
-        since: Offset of the first record to read, by partition; other partitions are read from their beginning.
+        since: Offset of the first record to read, by partition; other partitions are read from their beginning. Where
+            all have one, a record that was deleted is an error.
 
     Raises:
         HiddenByTransaction: Kafka answers, but an open transaction hides the rest.
@@ -160,8 +162,12 @@ def read_topic(
     topic_info = topic_info or existing_topics(admin, [topic]).get(topic)
     if topic_info is None:
         raise SinkError("a topic does not exist", where=f"topic {topic}", remedy="create it, or correct its name")
-    bounds = end_offsets(admin, topic, range(topic_info.partitions), stable=stable)
-    bounds = {p: (max(first, since.get(p, 0)), end) for p, (first, end) in bounds.items()}
+    partitions = range(topic_info.partitions)
+    if all(since.get(p) for p in partitions):
+        bounds = {p: (since[p], end) for p, end in last_offsets(admin, topic, partitions, stable=stable).items()}
+    else:
+        bounds = end_offsets(admin, topic, partitions, stable=stable)
+        bounds = {p: (max(first, since.get(p, 0)), end) for p, (first, end) in bounds.items()}
     try:
         yield from read_between(
             kafka_settings,

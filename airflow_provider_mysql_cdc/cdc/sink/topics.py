@@ -420,15 +420,16 @@ def end_offsets_of_topics(
     return {topic: {p: (first[topic][p], end[topic][p]) for p in numbers} for topic, numbers in topics.items()}
 
 
-def last_offsets(admin: AdminClient, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+def last_offsets(admin: AdminClient, topic: str, partitions: Sequence[int], *, stable: bool = False) -> dict[int, int]:
     """Return the high watermarks of partitions.
 
     Args:
         admin: From ``clients.make_admin``.
         topic: Topic name.
         partitions: Partition numbers.
+        stable: Return the last stable offsets instead.
     """
-    return _offsets(admin, {topic: partitions}, OffsetSpec.latest())[topic]
+    return _offsets(admin, {topic: partitions}, OffsetSpec.latest(), stable=stable)[topic]
 
 
 def first_offsets(admin: AdminClient, topic: str, partitions: Sequence[int]) -> dict[int, int]:

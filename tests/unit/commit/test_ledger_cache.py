@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
@@ -30,12 +30,21 @@ class Topic:
 
     def values(self, kept: LedgerCache) -> dict[str, bytes | None]:
         self.read = 0
-        found = kept.read(self.id, self.since)
+        found = self.read_with(kept, lambda _, first: self.since(first))
         whole = LedgerValues().with_records(iter(self.records))
         there = {key: value for key, value in found.values.items() if value is not None}
         assert there == {key: value for key, value in whole.values.items() if value is not None}
         assert {key: found.offsets[key] for key in there} == {key: whole.offsets[key] for key in there}
         return found.values
+
+    def read_with(self, kept: LedgerCache, read: Callable[[str, int], Iterable[TopicRecord]]) -> LedgerValues:
+        found = kept.read_on(read)
+        if found is not None:
+            assert found[0] == self.id
+            return found[1]
+        values = LedgerValues().with_records(self.since(0))
+        kept.keep(self.id, values)
+        return values
 
 
 @pytest.fixture
@@ -75,6 +84,7 @@ def test_another_topic_is_read_whole(topic: Topic, how: str) -> None:
     if how == "made anew":
         topic.id = "second"
         del topic.records[:400]
+        kept.keep_only("second")
     if how == "forgotten":
         kept.clear()
     topic.values(kept)
@@ -102,11 +112,11 @@ def test_a_reading_that_fails_leaves_what_was_read(topic: Topic) -> None:
     topic.values(kept)
     topic.put("plan", b"{}")
 
-    def hidden(first: int) -> Iterator[TopicRecord]:
+    def hidden(_: str, first: int) -> Iterator[TopicRecord]:
         yield from topic.since(first)
         raise HiddenByTransaction("partition 0: 1000 of 1002")
 
     with pytest.raises(HiddenByTransaction):
-        kept.read(topic.id, hidden)
+        topic.read_with(kept, hidden)
     topic.values(kept)
     assert topic.read == 2

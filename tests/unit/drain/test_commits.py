@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 from kit.drain_rig import PASSED_OVER, Rig
 
+from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic
+from airflow_provider_mysql_cdc.cdc.drain import written_topics
+from airflow_provider_mysql_cdc.cdc.errors import TopicChangedError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 
 
@@ -96,3 +99,31 @@ def test_a_commit_comes_by_size_whatever_the_clock_says(monkeypatch: pytest.Monk
         before = len(rig.markers())
         passed()
         assert not rig.sink.bytes_pending and len(rig.markers()) == before + 1
+
+
+def test_topics_that_get_records_are_compared_before_these_become_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(monkeypatch, **{"heartbeat.interval.ms": "0"})
+    committer, asked = rig.writer.committer, list[list[str]]()
+
+    def require_same_topics(_: Any, recorded: Mapping[str, RecordedTopic], plan: Any, *, has_commits: bool) -> None:
+        asked.append(list(recorded))
+        if gone:
+            raise TopicChangedError("a topic was changed", where=str(has_commits))
+
+    gone: list[str] = []
+    monkeypatch.setattr(written_topics, "require_same_topics", require_same_topics)
+    committer.topics.recorded.update({f"p.d.{t}": RecordedTopic(1, t, 1) for t in "abc"})
+
+    def write(*topics: str) -> None:
+        for topic in topics:
+            rig.sink.produce(topic, b"k", b"v", 0)
+            committer.counts.add_side_record(topic)
+        committer.commit_pending()
+
+    write("p.d.b", "p.d.a", "p.d.not-recorded")
+    write("p.d.c")
+    assert asked == [["p.d.a", "p.d.b"], ["p.d.c"]]
+    gone.append("p.d.a")
+    with pytest.raises(TopicChangedError, match="True"):
+        write("p.d.a")
+    assert len(rig.markers()) == 2 and rig.sink.bytes_pending

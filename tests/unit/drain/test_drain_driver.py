@@ -36,7 +36,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobMetrics
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
-from airflow_provider_mysql_cdc.cdc.schema.history_cache import HistoryCache
+from airflow_provider_mysql_cdc.cdc.schema.history_cache import HistoryCache, TopicEnd
 
 CFG = config()
 
@@ -323,6 +323,7 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
     ):
         monkeypatch.setattr(one_batch, name, lambda *_, **__: None)
     monkeypatch.setattr(one_batch, "load_schema_state", lambda *_, **__: SchemaState())
+    monkeypatch.setattr(one_batch, "history_end", lambda *_: TopicEnd("history", 7))
     monkeypatch.setattr(one_batch, "check_available", lambda *_: pytest.fail("it was just looked at"))
     monkeypatch.setattr(drain_driver, "server_variables", lambda *_: None)
     job: Any = SimpleNamespace(

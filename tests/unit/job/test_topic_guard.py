@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +14,10 @@ from kit.store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL, BatchPlan
-from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic
+from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic, topic_record
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import TopicChangedError
-from airflow_provider_mysql_cdc.cdc.job import topic_guard
+from airflow_provider_mysql_cdc.cdc.job import checked_topics, topic_guard
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
@@ -32,16 +35,20 @@ class Rig:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, job: JobLedger) -> None:
         self.job, self.topics, self.created = job, {TOPIC: TopicInfo(2, "first")}, TopicInfo(2, "made")
         self.lines: list[str] = []
+        self.described = 0
         monkeypatch.setattr(topic_guard, "make_admin", lambda _: None)
         for name in ("describe_topics", "describe_created"):
-            monkeypatch.setattr(
-                topic_guard, name, lambda _, names, at: {t: i for t, i in self.topics.items() if t in names}
-            )
+            monkeypatch.setattr(topic_guard, name, self.describe)
         monkeypatch.setattr(job, "required_topics", lambda _: {TOPIC: None})
         monkeypatch.setattr(job, "create_topics", lambda specs: self.topics.update(dict.fromkeys(specs, self.created)))
 
-    def ready(self, batch: BatchPlan) -> dict[str, RecordedTopic]:
-        state: Any = None
+    def describe(self, _: Any, names: Any, at: str) -> dict[str, TopicInfo]:
+        self.described += 1
+        return {topic: info for topic, info in self.topics.items() if topic in names}
+
+    def ready(self, batch: BatchPlan, state: Any = None) -> dict[str, RecordedTopic]:
+        """Begin a batch, with other tables than the one before unless they are given."""
+        state = state or SchemaState()
         topic_guard.prepare_topics(CFG, self.job, batch, self.job.read(), state, self.lines.append)
         return dict(self.job.read().topics)
 
@@ -51,6 +58,36 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
     made = Rig(monkeypatch, memory_job(monkeypatch, CFG, MemoryKafka()))
     assert made.ready(plan()) == {TOPIC: RecordedTopic(2, "first", 1)}
     return made
+
+
+def test_a_batch_behind_another_describes_topics_only_where_something_has_changed(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same, late_s, epochs = SchemaState(), [0.0], iter(range(2, 99))
+    now = time.monotonic()
+    clock = SimpleNamespace(monotonic=lambda: now + late_s[0])
+    monkeypatch.setattr(checked_topics, "time", clock)
+    monkeypatch.setattr(topic_guard, "time", clock)
+
+    def asked(state: SchemaState = same, planned: int | None = None) -> int:
+        before = rig.described
+        rig.ready(plan(next(epochs), END, partitions={TOPIC: planned} if planned else {}), state)
+        return rig.described - before
+
+    assert [asked(), asked(), asked()] == [1, 0, 0]
+    assert [asked(planned=2), asked()] == [1, 0], "several writers"
+    with pytest.raises(TopicChangedError, match="2 partitions instead of 3 since the batch was planned"):
+        asked(planned=3)
+    late_s[0] += checked_topics.RECHECK_S
+    assert [asked(), asked()] == [1, 0], "a topic that nobody writes to may have gone meanwhile"
+    assert [asked(SchemaState()), asked()] == [1, 1], "other tables"
+    rig.job.commit([topic_record(CFG.ledger_topic, "p.d.born", RecordedTopic(4, "born", 9))])
+    rig.topics["p.d.born"] = TopicInfo(4, "born")
+    assert [asked(), asked()] == [1, 0], "one that a batch has created"
+    rig.topics[TOPIC] = TopicInfo(2, "second")
+    assert asked() == 0
+    with pytest.raises(TopicChangedError, match="created again"):
+        topic_guard.require_written_topics(CFG, rig.job.read(), plan(), {TOPIC: 1})
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,13 @@ from functools import partial
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.memory_job import config
 
-from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError, SinkError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.schema import history, history_owner
+from airflow_provider_mysql_cdc.cdc.schema.history_cache import HistoryCache, TopicEnd
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
@@ -88,3 +90,26 @@ def test_a_damaged_record_of_its_own_is_damaged_and_no_other_programs(prefix: st
     damaged = OWN.replace(b'"server":"p"', f'"server":"{prefix}"'.encode()).replace(b'"pos":4', b'"pos":"four"')
     assert b"four" in damaged
     history_owner.require_own_record(config(), TopicRecord(0, 1, None, damaged))
+
+
+@for_each(
+    ("end", "offset", "found"),
+    [
+        (TopicEnd("id", 7), 7, TopicEnd("id", 7)),
+        (TopicEnd("id", 7), 8, None),
+        (TopicEnd("id", 7), 3, None),
+        (TopicEnd("id", 7), None, None),
+        (TopicEnd(None, 0), 0, None),
+    ],
+)
+def test_a_history_that_ends_where_a_job_has_read_to_is_not_described_again(
+    monkeypatch: pytest.MonkeyPatch, end: TopicEnd, offset: int | None, found: TopicEnd | None
+) -> None:
+    def last_offsets(*_: Any) -> dict[int, int]:
+        if offset is None:
+            raise SinkError("the topic does not exist")
+        return {0: offset}
+
+    monkeypatch.setattr(history, "make_admin", lambda _: None)
+    monkeypatch.setattr(history, "last_offsets", last_offsets)
+    assert history.unmoved_end(config(), HistoryCache(end)) == found

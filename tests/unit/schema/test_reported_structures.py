@@ -81,7 +81,7 @@ def check(kafka: MemoryKafka) -> None:
 
 def bear(shares: TopicShares, table: TableId, topic: str) -> TopicShare:
     """Create a topic, without a broker."""
-    shares._created_topics[topic] = 1
+    shares._created_topics.add(topic)
     return shares.share_of(table)
 
 
