@@ -51,8 +51,13 @@ def require_type(conn: Any, role: str, conn_types: Sequence[str]) -> None:
             f"the {role} connection is of another type",
             where=f"connection {conn.conn_id}",
             why=f"its type is {conn.conn_type or 'not set'}",
-            remedy=f"use a connection of type {conn_types[0]}",
+            remedy=f"use a connection of type {conn_types[0]}{'' if conn.conn_type else _in_uri(conn_types[0])}",
         )
+
+
+def _in_uri(conn_type: str) -> str:
+    """Return how a type is written in a URI: Airflow reads none at all with an underscore in its scheme."""
+    return f"; in a URI write {conn_type.replace('_', '-')}://" if "_" in conn_type else ""
 
 
 def read_extra(conn: Any, example: str = '{"topic.prefix": "shop", ...}') -> dict[str, Any]:

@@ -101,11 +101,11 @@ class CdcError(Exception):
         """Return the one-paragraph message a person reads."""
         parts = [self.what + (f" [{self.where}]" if self.where else "") + "."]
         if self.why:
-            parts.append(f"Why: {self.why.rstrip('.')}.")
-        if self.remedy:
-            parts.append(f"What to do: {self.next_step()}.")
-        parts.append(self.retry_hint())
-        return " ".join(parts)
+            parts.append("Why: " + self.why.rstrip(".\n") + ".")
+        # A list of causes has lines of its own; what follows it does not stand in its last line.
+        after = "\n" if "\n" in self.why else " "
+        rest = [f"What to do: {self.next_step()}."] if self.remedy else []
+        return " ".join(parts) + after + " ".join([*rest, self.retry_hint()])
 
     def next_step(self) -> str:
         """Return what a person should do, without a period; the class's advice where the error has no remedy."""

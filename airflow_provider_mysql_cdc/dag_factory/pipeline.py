@@ -240,7 +240,8 @@ def _texts(mysql_cdc_conn_id: str, spark_conn_id: str, backfill: Mapping[str, An
     scheduled = (
         f"Then the schedule (`{backfill['schedule']}`) also creates runs, which read the tables in the DAG file."
         if backfill.get("schedule")
-        else "It has no schedule."
+        else "**This DAG has no schedule, and so no data intervals: Airflow refuses a backfill of it.** Give the "
+        'pipeline a schedule, as `backfill={"schedule": "@daily"}`, or trigger the ad-hoc snapshot with a condition.'
     )
     return MappingProxyType(
         {

@@ -101,7 +101,9 @@ def interval_condition(column: str, interval: DataInterval, time_zone: str = "UT
         raise ConfigError(
             "the run has no data interval",
             where="data_interval_start, data_interval_end",
-            remedy="use a schedule with data intervals ([mysql_cdc] backfill_schedule), or trigger with a logical date",
+            remedy='give the DAG a schedule with data intervals (backfill={"schedule": "@daily"} of cdc_pipeline, '
+            "[mysql_cdc] backfill_schedule for mysql_cdc_backfill); then run a backfill, or trigger it with a logical "
+            "date",
         )
     if not column.strip() or len(column) > MAX_COLUMN_NAME_LENGTH or "\0" in column:
         raise ConfigError(

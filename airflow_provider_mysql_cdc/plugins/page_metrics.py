@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable
 
 from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import PREFIX, Sample, render_text
 from airflow_provider_mysql_cdc.plugins.pipelines import Pipeline
-from airflow_provider_mysql_cdc.plugins.status_cache import Reading, StatusCache
+from airflow_provider_mysql_cdc.plugins.status_cache import StatusCache
 
 READ = f"{PREFIX}_page_pipeline_read"
-READ_HELP = "1 where Kafka could be read for this pipeline, otherwise 0: its other metrics are missing or older."
+READ_HELP = "1 where Kafka could be read for this pipeline, otherwise 0: its other metrics are missing."
+MAX_AGE_S = 90.0
+"""Age of a reading from which it is not that of now; a scrape in a minute has what the one before has begun to read."""
 
 
 def metrics_text(
@@ -19,7 +21,7 @@ def metrics_text(
     wait_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> str:
-    """Return the metrics as text; pipelines that take longer have those of the reading before.
+    """Return the metrics as text; pipelines that take longer have those of the reading before, or none if it is old.
 
     Args:
         cache: Reads the pipelines.
@@ -34,7 +36,9 @@ def metrics_text(
     seen: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
     for pipeline in chosen:
         reading = cache.get(pipeline.main_task, max(0.0, deadline - clock()), patient=True)
-        for sample in (_read_sample(pipeline, reading), *(reading.content.samples if reading.content else ())):
+        if reading.content is None or reading.age_s > MAX_AGE_S:
+            continue  # no value is better than one of minutes ago
+        for sample in (_read_sample(pipeline, bool(reading.content.samples)), *reading.content.samples):
             # Two connections may lead to one stream; Prometheus refuses a sample that comes twice.
             if (sample.name, sample.labels) not in seen:
                 seen.add((sample.name, sample.labels))
@@ -42,6 +46,5 @@ def metrics_text(
     return render_text(samples)
 
 
-def _read_sample(pipeline: Pipeline, reading: Reading) -> Sample:
-    done = reading.content is not None and bool(reading.content.samples)
+def _read_sample(pipeline: Pipeline, done: bool) -> Sample:
     return Sample(READ, "gauge", READ_HELP, (("connection", pipeline.conn_id),), float(done))

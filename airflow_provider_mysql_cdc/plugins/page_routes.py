@@ -136,7 +136,7 @@ def list_tables(
     report = content.report if content is not None else {}
     tables = TABLES.get(pipeline.main_task, WAIT_S)
     found = tables.content.report if tables.content is not None else {}
-    known = [row for row in named_tables(report, found) if search.lower() in row["table"].lower()]
+    known = [row for row in named_tables(report, found) if search.lower() in row["name"].lower()]
     shown = with_structures(known[offset : offset + limit], found)
     rows = with_events(session, report, shown, pipeline.dag_ids, datetime.now(UTC))
     return {"total": len(known), "offset": offset, "tables": rows, "running": tables.running}

@@ -6,13 +6,17 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.plugins.pipeline_runs import table_events
 
 TableJson = dict[str, Any]
 
 
 def named_tables(report: Mapping[str, Any], found: Mapping[str, Any]) -> list[TableJson]:
-    """Return the tables of a pipeline, in order, also those that were only captured or only read.
+    """Return the tables of a pipeline by name, also those that were only captured or only read.
+
+    Counts and structures name a table as its URI does (``TableId.path``), metrics and verdicts as MySQL does. A name of
+    the latter kind with several dots is that of a table that the others know, or its database has none.
 
     Args:
         report: The report of ``pipeline_status.read_pipeline``.
@@ -21,10 +25,27 @@ def named_tables(report: Mapping[str, Any], found: Mapping[str, Any]) -> list[Ta
     metrics = report.get("status", {}).get("metrics", {})
     read = metrics.get("snapshot", {}).get("RowsScanned") or {}
     captured = metrics.get("streaming", {}).get("CapturedTables") or []
-    rows = {row["table"]: row for row in found.get("tables", ())}
-    for table in (*captured, *read, *found.get("structures", ())):
-        rows.setdefault(table, {"table": table, "records": 0, "verdict": None})
-    return [{**rows[table], "rows_read": read.get(table)} for table in sorted(rows)]
+    counted, structures = found.get("tables", ()), found.get("structures", {})
+    known = {*structures, *(row["table"] for row in counted)}
+    paths = {str(table): path for path in known if (table := TableId.from_path(path)).path() == path}
+
+    def path_of(name: str) -> str:
+        is_path = TableId.from_path(name).path() == name
+        return name if is_path else paths.get(name) or TableId(*name.split(".", 1)).path()
+
+    rows: dict[str, TableJson] = {}
+    for row in counted:
+        path = path_of(row["table"])
+        before = rows.get(path, {"records": 0, "verdict": None})
+        verdict, records = before["verdict"] or row["verdict"], before["records"] + row["records"]
+        rows[path] = {"table": path, "records": records, "verdict": verdict}
+    scanned = {path_of(name): count for name, count in read.items()}
+    for path in (*map(path_of, captured), *scanned, *structures):
+        rows.setdefault(path, {"table": path, "records": 0, "verdict": None})
+    named = (
+        {**row, "name": str(TableId.from_path(path)), "rows_read": scanned.get(path)} for path, row in rows.items()
+    )
+    return sorted(named, key=lambda row: (row["name"], row["table"]))
 
 
 def with_structures(rows: Sequence[TableJson], found: Mapping[str, Any]) -> list[TableJson]:

@@ -213,3 +213,11 @@ def test_the_offset_database_takes_a_password_outside_ascii(
     finally:
         with root.cursor() as cursor:
             cursor.execute(f"DROP USER `{unique}`")
+
+
+def test_a_uri_with_an_underscore_in_its_scheme_is_answered_with_the_one_that_airflow_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_MYSQL_SHOP", "mysql_cdc://cdc:secret@mysql.example:3306/?topic.prefix=shop")
+    with pytest.raises(ConfigError, match="in a URI write mysql-cdc://"):
+        MySqlCdcHook("mysql_shop").get_config()

@@ -142,7 +142,7 @@ def _log_bin(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
             SourceSettingError,
             facts,
             "binary logging is off",
-            "without a binlog there are no changes to read (SETUP-11)",
+            "without a binlog there are no changes to read",
             "start the server with log_bin, server-id, binlog_format=ROW and binlog_row_image=FULL",
         )
 
@@ -167,7 +167,7 @@ def _row_format(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
             SourceSettingError,
             facts,
             f"binlog_format is {value}",
-            "only the format ROW holds the changed rows (SETUP-16)",
+            "only the format ROW holds the changed rows",
             "SET PERSIST binlog_format = 'ROW'; sessions that are open keep the old format until they reconnect",
         )
 
@@ -179,7 +179,7 @@ def _row_image(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
             WARNING,
             f"binlog_row_image is {value}",
             "events of updates and deletes hold unavailable.value.placeholder for values that the binlog leaves out, "
-            "and rows with such values of other types fail (SETUP-17)",
+            "and rows with such values of other types fail",
             "SET PERSIST binlog_row_image = 'FULL'; sessions that are open keep the old value until they reconnect",
         )
 
@@ -231,27 +231,25 @@ def _privileges(facts: ServerFacts, requirements: RunRequirements) -> Iterator[F
     if facts.is_anonymous:
         return
     if not grants.has("REPLICATION SLAVE"):
-        yield _missing_privilege(facts, "REPLICATION SLAVE", "always", "to read the binlog (SETUP-06)")
+        yield _missing_privilege(facts, "REPLICATION SLAVE", "always", "to read the binlog")
     if not grants.has("REPLICATION CLIENT"):
-        yield _missing_privilege(
-            facts, "REPLICATION CLIENT", "always", "to ask for the binlog's position and files (SETUP-07)"
-        )
+        yield _missing_privilege(facts, "REPLICATION CLIENT", "always", "to ask for the binlog's position and files")
     if not requirements.snapshot:
         return
     if not grants.has_in_any_scope("SELECT"):
-        yield _missing_privilege(facts, "SELECT", "by snapshots", "to read rows (SETUP-03)")
+        yield _missing_privilege(facts, "SELECT", "by snapshots", "to read rows")
     elif not grants.has("SELECT"):
         yield Finding(
             WARNING,
             "SELECT is granted for some databases or tables only",
-            "tables without it are invisible to the snapshot (SETUP-03)",
+            "tables without it are invisible to the snapshot",
             "make sure that every captured table is among them",
         )
     if not grants.has("SHOW DATABASES"):
         yield Finding(
             WARNING,
             "the account lacks SHOW DATABASES",
-            "snapshots list only databases on which the account has another privilege (SETUP-05)",
+            "snapshots list only databases on which the account has another privilege",
             _grant(facts, "SHOW DATABASES"),
         )
 
@@ -263,7 +261,7 @@ def _partial_revokes(facts: ServerFacts, requirements: RunRequirements) -> Itera
         yield Finding(
             WARNING,
             f"SELECT is revoked on databases that may be captured: {', '.join(names)}",
-            "their tables are invisible to the snapshot, and the stream has their changes (SETUP-03)",
+            "their tables are invisible to the snapshot, and the stream has their changes",
             f"{grants} or database.exclude.list",
         )
 
@@ -275,18 +273,16 @@ def _locks(facts: ServerFacts, requirements: RunRequirements) -> Iterator[Findin
     if facts.is_anonymous:
         return
     if not requirements.table_locks:
-        yield _missing_privilege(
-            facts, "RELOAD", "by snapshots", "snapshot.locking.mode allows no table locks (SETUP-04)"
-        )
+        yield _missing_privilege(facts, "RELOAD", "by snapshots", "snapshot.locking.mode allows no table locks")
     elif grants.has_in_any_scope("LOCK TABLES"):
         yield Finding(
             WARNING,
             "the account may not take a global read lock",
-            "it lacks RELOAD, so the snapshot locks table by table (SETUP-08)",
+            "it lacks RELOAD, so the snapshot locks table by table",
             f"{_grant(facts, 'RELOAD')} (where the provider allows it)",
         )
     else:
-        purpose = "for the lock that makes all tables one consistent view (SETUP-04, SETUP-08)"
+        purpose = "for the lock that makes all tables one consistent view"
         yield _missing_privilege(facts, "RELOAD or LOCK TABLES", "by snapshots", purpose)
 
 
@@ -298,13 +294,13 @@ def _server_ids(facts: ServerFacts, requirements: RunRequirements) -> Iterator[F
     fix = "set database.server.id to a number that is free, with as many after it as there are writers"
     if int(facts.variables.get("server_id", 0)) in ids:
         yield error_finding(
-            ServerIdInUseError, facts, "the server itself has one of our server ids", f"ours are {span} (SETUP-14)", fix
+            ServerIdInUseError, facts, "the server itself has one of our server ids", f"ours are {span}", fix
         )
     for client in facts.replicas:
         # The server ends the connection of an earlier run of this stream by its next heartbeat, or when we connect.
         if client.server_id in ids and not is_own_client(client, requirements.client_name):
             what = f"a replication client with our server id {client.server_id} is registered"
-            yield error_finding(ServerIdInUseError, facts, what, f"it reports the host {client.host!r} (STRM-02)", fix)
+            yield error_finding(ServerIdInUseError, facts, what, f"it reports the host {client.host!r}", fix)
 
 
 def _recommended_settings(facts: ServerFacts, requirements: RunRequirements) -> Iterator[Finding]:
@@ -312,14 +308,14 @@ def _recommended_settings(facts: ServerFacts, requirements: RunRequirements) -> 
         yield Finding(
             WARNING,
             "include.query is set, but binlog_rows_query_log_events is OFF",
-            "the binlog does not hold the statements, so source.query stays null (SETUP-25)",
+            "the binlog does not hold the statements, so source.query stays null",
             "SET PERSIST binlog_rows_query_log_events = ON",
         )
     if facts.variables.get("gtid_mode", "OFF").upper() != "ON":
         yield Finding(
             WARNING,
             "GTIDs are off",
-            "stored positions hold on this very server only (SETUP-20, STRM-06)",
+            "stored positions hold on this very server only",
             "set gtid_mode and enforce_gtid_consistency to ON if capture should survive a failover",
         )
     retention = _retention_s(facts)
@@ -327,7 +323,7 @@ def _recommended_settings(facts: ServerFacts, requirements: RunRequirements) -> 
         yield Finding(
             WARNING,
             f"the server keeps its binlog for {retention} s only",
-            "after a longer pause the stored position is gone and a new snapshot is needed (SETUP-18, FAULT-11)",
+            "after a longer pause the stored position is gone and a new snapshot is needed",
             "raise binlog_expire_logs_seconds",
         )
     elif requirements.undrained_s is not None and 0 < retention < _LAG_FACTOR * requirements.undrained_s:
@@ -335,7 +331,7 @@ def _recommended_settings(facts: ServerFacts, requirements: RunRequirements) -> 
             WARNING,
             f"the last batch was committed {requirements.undrained_s:.0f} s ago, and the server keeps its binlog for "
             f"{retention} s",
-            "when the file with the stored position is purged, a new snapshot is needed (FAULT-11)",
+            "when the file with the stored position is purged, a new snapshot is needed",
             "drain more often, or raise binlog_expire_logs_seconds",
         )
     wait_timeout = int(facts.variables.get("wait_timeout", 0))
@@ -343,7 +339,7 @@ def _recommended_settings(facts: ServerFacts, requirements: RunRequirements) -> 
         yield Finding(
             WARNING,
             f"wait_timeout is {wait_timeout} s",
-            "the server may close an idle connection of a long snapshot (SETUP-24)",
+            "the server may close an idle connection of a long snapshot",
             "raise wait_timeout",
         )
     packet = int(facts.variables.get("max_allowed_packet", 0))

@@ -48,6 +48,6 @@ def rds_deletes_binlog(facts: ServerFacts, _: RunRequirements) -> Iterator[Findi
             WARNING,
             "Amazon RDS deletes the server's binlog files as soon as it can",
             "'binlog retention hours' is not set, so the position of the stream is gone after any pause, and a new "
-            "snapshot is needed (SETUP-18, FAULT-11)",
+            "snapshot is needed",
             _FIX,
         )

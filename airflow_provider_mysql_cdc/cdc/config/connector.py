@@ -452,5 +452,5 @@ def config_error(problems: list[Problem], origins: Mapping[str, str] | None = No
             f"{problem.name}{value_text}: {problem.what}", where=origins.get(problem.name, ""), remedy=problem.fix
         )
     lines = [f"{i}. {p}" + (f" [{origins[p.name]}]" if p.name in origins else "") for i, p in enumerate(problems, 1)]
-    why = "".join(f"\n  {line}" for line in lines) + "\n"
+    why = "".join(f"\n  {line}" for line in lines)
     return ConfigError(f"The configuration has {len(problems)} problems", why=why, remedy=remedy)

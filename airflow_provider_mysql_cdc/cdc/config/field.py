@@ -22,6 +22,9 @@ MAX_SHOWN_LENGTH = 100
 SHORTEST_HIDDEN_WORD = 4
 """Characters of a word of a private value that is hidden in running text; quotations are hidden at any length."""
 _SEPARATOR = re.compile(r"[\s,;='\"]+")
+_CLASS_NAME = re.compile(r"(?:transforms|predicates)\.[^.]+\.type")
+_IDENTIFIER = re.compile(r"(?:[a-z_]\w*\.)+[A-Z]\w*(?:\$\w+)?")
+"""A Java class that a transform names is no secret, and the error is about it."""
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
@@ -106,6 +109,8 @@ class Problem:
         """
         family = self.name.rpartition(".")[0] + "."
         words = {name: {value, value.strip(), *_SEPARATOR.split(value)} for name, value in values.items()}
+        if _CLASS_NAME.fullmatch(self.name) and _IDENTIFIER.fullmatch(self.value or ""):
+            return self
         own = {word for name, its in words.items() if name == self.name or name.startswith(family) for word in its}
         everywhere = {word for its in words.values() for word in its if word}
         what = _QUOTED.sub(lambda quoted: repr(HIDDEN) if quoted[0][1:-1] in everywhere else quoted[0], self.what)

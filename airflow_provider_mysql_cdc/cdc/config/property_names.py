@@ -91,7 +91,7 @@ def scrub(text: str, properties: Mapping[str, object]) -> str:
 
 
 def closest_name(name: str, candidates: Iterable[str], cutoff: float = 0.82) -> str | None:
-    """Return the known name nearest to ``name``, or None when none is near.
+    """Return the known name that ends with ``name``, or is nearest to it; None when none is near.
 
     Args:
         name: The name as given.
@@ -99,6 +99,10 @@ def closest_name(name: str, candidates: Iterable[str], cutoff: float = 0.82) -> 
         cutoff: Least similarity, 0 to 1.
     """
     by_normalized_name = {_normalized(k): k for k in sorted(candidates)}
+    # A name that lacks its beginning, as schema.registry.url; of keys and values, that of values.
+    ending = "." + _normalized(name)
+    if "." in ending[1:] and (longer := [known for known in by_normalized_name if known.endswith(ending)]):
+        return by_normalized_name[max(longer)]
     matches = difflib.get_close_matches(_normalized(name), by_normalized_name, n=1, cutoff=cutoff)
     return by_normalized_name[matches[0]] if matches else None
 

@@ -19,7 +19,7 @@ _ROWS_ONLY = "its topics hold rows only"
 _REFUSED_SETTINGS: tuple[tuple[Field[Any], Any, str, str], ...] = (
     (event_fields.EVENT_CONTRACT, EventContract.OLD, "its records have their own format", "Remove it"),
     (event_fields.PROVIDE_TRANSACTION_METADATA, True, _ROWS_ONLY, "Set enable-tidb-extension=true instead"),
-    (event_fields.INCLUDE_SCHEMA_CHANGES, True, "the protocol has no records for statements (AVRO-54)", "Remove it"),
+    (event_fields.INCLUDE_SCHEMA_CHANGES, True, "the protocol has no records for statements", "Remove it"),
     (transform_fields.TRANSFORMS, None, "its dispatchers choose the topics", "Use dispatchers"),
     (column_fields.CONVERTERS, None, "its types are TiDB's", "Remove it"),
     *(
@@ -27,7 +27,7 @@ _REFUSED_SETTINGS: tuple[tuple[Field[Any], Any, str, str], ...] = (
         for field in KEY_AVRO.all()
     ),
     *(
-        (VALUE_AVRO.subjects, name, "its subjects are <topic>-key and <topic>-value (AVRO-58)", "Remove it")
+        (VALUE_AVRO.subjects, name, "its subjects are <topic>-key and <topic>-value", "Remove it")
         for name in SUBJECT_STRATEGIES[1:]
     ),
     (VALUE_AVRO.ids, HEADER_ID_SERIALIZER, "its ids are in front of the bytes", "Remove it"),

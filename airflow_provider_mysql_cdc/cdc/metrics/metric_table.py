@@ -218,7 +218,7 @@ def _streaming() -> tuple[Metric, ...]:
             "Transactions larger than the buffer.",
             "transactions",
             "there is no buffer (`binlog.buffer.size` is refused): MySQL logs a transaction when it commits, and each "
-            "is written row by row, whatever its size (MET-61)",
+            "is written row by row, whatever its size",
         ),
     )
 

@@ -97,7 +97,9 @@ def _check_mysql(cfg: ConnectorConfig, state: StoredState | None, tables: list[s
             behind = state if state is not None and _is_behind(cfg, state) else None
             findings = source_findings(conn, cfg, snapshot=True, state=behind)
             findings += signal_table_findings(conn, cfg)
-            tables += [table_topic_name(cfg, table) for table in captured_tables(conn, cfg)]
+            captured = captured_tables(conn, cfg)
+            tables += [table_topic_name(cfg, table) for table in captured]
+            reached += f" {len(captured)} {'table is' if len(captured) == 1 else 'tables are'} captured."
     except CdcError as error:
         return SystemReport("MySQL", reached, [error_finding(error)])
     return SystemReport("MySQL", reached, findings)

@@ -16,18 +16,20 @@ function s(tag, attributes, ...children) {
   return element;
 }
 
-function axes(title, now, most, label) {
-  const x = (at) => LEFT + ((WIDTH - LEFT) * (at - (now - DAY))) / DAY;
+const SPANS = [3600000, 6 * 3600000, DAY];
+
+function axes(title, now, most, label, span) {
+  const x = (at) => LEFT + ((WIDTH - LEFT) * (at - (now - span))) / span;
   const y = (value) => HEIGHT - BOTTOM - ((HEIGHT - BOTTOM - 8) * value) / most;
   const svg = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, role: "img", "aria-label": title });
   for (const share of [0, 0.5, 1]) {
     svg.append(s("line", { class: "grid", x1: LEFT, x2: WIDTH, y1: y(most * share), y2: y(most * share) }));
     svg.append(s("text", { x: LEFT - 6, y: y(most * share) + 4, "text-anchor": "end" }, label(most * share)));
   }
-  for (let hours = 24; hours >= 0; hours -= 6) {
-    const at = now - hours * 3600000;
-    const anchor = hours === 24 ? "start" : hours ? "middle" : "end";
-    svg.append(s("text", { x: x(at), y: HEIGHT - 3, "text-anchor": anchor }, hours ? `${hours} h ago` : "now"));
+  for (let quarter = 4; quarter >= 0; quarter -= 1) {
+    const back = (span * quarter) / 4;
+    const anchor = quarter === 4 ? "start" : quarter ? "middle" : "end";
+    svg.append(s("text", { x: x(now - back), y: HEIGHT - 3, "text-anchor": anchor }, quarter ? `${duration(back / 1000)} ago` : "now"));
   }
   return { svg, x, y };
 }
@@ -67,7 +69,9 @@ export function plots(found) {
   const line = bounds(points, now);
   const dots = points.filter((p) => p.event_lag_ms !== null && p.at_ms >= now - DAY);
   const most = Math.max(1000, ...line.map(([, value]) => value), ...dots.map((p) => p.event_lag_ms));
-  const lag = axes("Lag in the last day", now, most, (value) => duration(Math.round(value / 1000)));
+  // A stream that is an hour old has an hour, and not a dot at the end of a day.
+  const span = SPANS.find((length) => points[0].at_ms >= now - length) || DAY;
+  const lag = axes("Lag in the last day", now, most, (value) => duration(Math.round(value / 1000)), span);
   const path = line.map(([at, value], n) => `${n ? "L" : "M"}${lag.x(at).toFixed(1)} ${lag.y(value).toFixed(1)}`).join("");
   if (line.length) {
     lag.svg.append(s("path", { class: "area", d: `${path}L${lag.x(line[line.length - 1][0])} ${lag.y(0)}L${lag.x(line[0][0])} ${lag.y(0)}Z` }));
@@ -76,7 +80,7 @@ export function plots(found) {
   for (const p of dots) lag.svg.append(s("circle", { class: "dot", cx: lag.x(p.at_ms), cy: lag.y(p.event_lag_ms), r: 2.5 }));
   const bars = rates(points).filter((bar) => bar.to >= now - DAY);
   const top = Math.max(1, ...bars.map((bar) => bar.value));
-  const speed = axes("Events a second in the last day", now, top, (value) => number(Math.round(value * 10) / 10));
+  const speed = axes("Events a second in the last day", now, top, (value) => number(Math.round(value * 10) / 10), span);
   for (const bar of bars) {
     const x1 = Math.max(LEFT, speed.x(bar.from));
     speed.svg.append(s("rect", { class: "area", x: x1, width: Math.max(1, speed.x(bar.to) - x1), y: speed.y(bar.value), height: Math.max(0, speed.y(0) - speed.y(bar.value)) }));

@@ -77,7 +77,7 @@ export function ago(at) {
 
 export function table(caption, columns, rows) {
   const head = columns.map(([name, kind]) => h("th", { scope: "col", class: kind }, name));
-  const body = rows.map((cells) => h("tr", {}, cells.map((cell, n) => h(n ? "td" : "th", { class: columns[n][1], scope: n ? null : "row" }, cell))));
+  const body = rows.map((cells) => h("tr", {}, cells.map((cell, n) => h(n ? "td" : "th", { class: columns[n][1], scope: n ? null : "row", "data-label": columns[n][0] }, cell))));
   return h("div", { class: "scroll" }, h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
 }
 

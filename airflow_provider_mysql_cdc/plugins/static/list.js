@@ -52,7 +52,7 @@ export function showList(page) {
 
   function cells(row) {
     const run = row.last_run;
-    const link = h("a", { href: `#/pipelines/${encodeURIComponent(row.conn_id)}`, id: `link-${row.conn_id}` }, row.conn_id);
+    const link = h("a", { href: `#/pipelines/${encodeURIComponent(row.conn_id)}`, id: `link-${row.conn_id}`, class: "name", title: row.conn_id }, row.conn_id);
     return [
       link,
       h("span", { id: `state-${row.conn_id}` }),
@@ -74,6 +74,7 @@ export function showList(page) {
 
   function pager(found) {
     const go = (to) => () => { offset = to; load(); };
+    if (found.total <= SIZE) return "";
     return h("div", { class: "bar" },
       h("button", { id: "earlier", disabled: found.offset === 0, onclick: go(Math.max(0, found.offset - SIZE)) }, "Previous"),
       h("button", { id: "later", disabled: found.offset + rows.length >= found.total, onclick: go(found.offset + SIZE) }, "Next"));

@@ -87,7 +87,7 @@ function route() {
   const [, kind, name] = location.hash.split("/");
   const conn = kind === "pipelines" && name ? decoded(name) : null;
   document.title = conn ? `${conn} – MySQL CDC` : "MySQL CDC";
-  document.getElementById("path").replaceChildren(...(conn ? [h("li", { "aria-current": "page" }, conn)] : []));
+  document.getElementById("path").replaceChildren(...(conn ? [h("li", { "aria-current": "page", class: "name", title: conn }, conn)] : []));
   content.replaceChildren(h("p", { class: "quiet" }, "Loading…"));
   stop = conn ? showPipeline(page, conn) : showList(page);
   content.focus({ preventScroll: true });

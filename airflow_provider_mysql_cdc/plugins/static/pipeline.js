@@ -11,10 +11,10 @@ const SYSTEMS = { kafka: "Kafka", mysql: "The source", "offset store": "The offs
 
 export function showPipeline(page, conn) {
   const path = (part = "") => `pipeline${part}?conn_id=${encodeURIComponent(conn)}`;
-  const parts = Object.fromEntries(["top", "unread", "facts", "history", "snapshot", "errors", "neverRead", "scans", "runs", "verification", "checks"].map((name) => [name, h("section", { id: name })]));
+  const parts = Object.fromEntries(["top", "unread", "facts", "errors", "snapshot", "history", "checks", "neverRead", "scans", "runs", "verification", "past"].map((name) => [name, h("section", { id: name })]));
   const tables = tablesSection(page, path);
   const verification = verificationSection(page, path, parts.verification);
-  page.content.replaceChildren(h("h1", {}, conn), parts.top, parts.unread, parts.facts, parts.history, parts.snapshot, parts.errors, parts.neverRead, parts.scans, tables.element, parts.runs, parts.verification, parts.checks);
+  page.content.replaceChildren(h("h1", {}, conn), parts.top, parts.unread, parts.facts, parts.errors, parts.snapshot, parts.history, parts.checks, parts.neverRead, parts.scans, tables.element, parts.runs, parts.verification, parts.past);
   parts.checks.replaceChildren(h("h2", {}, "Checks"), h("p", { class: "quiet" }, "Asks the source, Kafka and the schema registry what a run would find."), h("button", { id: "check", disabled: true, onclick: check }, "Check now"), h("div", { id: "findings" }));
   let shownActions = "";
   let listed = "";
@@ -34,7 +34,7 @@ export function showPipeline(page, conn) {
     if (!reading) return 0.5;
     unread(parts.unread, reading);
     facts(parts.facts, reading, found.age_s);
-    errors(parts.errors, reading);
+    errors(parts.errors, parts.past, reading);
     neverRead(page, parts.neverRead, reading, found.actions, load);
     scans(page, parts.scans, reading, found.actions, load);
     await history();
@@ -131,9 +131,15 @@ function rate(reading) {
   return oldest.at === at ? "since the stream began" : `${number(Math.round((count - oldest.count) / ((at - oldest.at) / 1000)))} a second`;
 }
 
-function errors(area, reading) {
-  const found = reading.report?.errors || [];
-  area.replaceChildren(...(found.length ? [h("h2", {}, "Last errors"), ...found.slice(0, 10).map((error) => h("div", {}, h("p", { class: "quiet" }, ago(error.ts_ms), ` ${error.type}`, error.owner ? [" · ", owner(error.owner)] : []), message(error)))] : []));
+// An error is overcome when a batch has ended well since.
+function errors(area, past, reading) {
+  const batch = reading.status?.batch || {};
+  const overcome = (error) => batch.ok && batch.ended_ms > error.ts_ms;
+  const found = (reading.report?.errors || []).slice(0, 10);
+  const show = (error) => h("div", {}, h("p", { class: "quiet" }, ago(error.ts_ms), ` ${error.type}`, error.owner ? [" · ", owner(error.owner)] : []), message(error, overcome(error) ? "past" : "bad"));
+  const put = (part, title, some) => part.replaceChildren(...(some.length ? [h("h2", {}, title), ...some.map(show)] : []));
+  put(area, "Last errors", found.filter((error) => !overcome(error)));
+  put(past, "Errors that were overcome", found.filter(overcome));
 }
 
 function owner(text) {

@@ -18,7 +18,7 @@ export function tablesSection(page, path) {
     const turn = (asked += 1);
     const found = await page.get(`${path("/tables")}&offset=${offset}&limit=${SIZE}&search=${encodeURIComponent(search.value)}`);
     if (turn !== asked) return;
-    const rows = found.tables.map((t) => [t.table, number(t.records), number(t.records_day), t.last_change ? ago(t.last_change) : "–", t.structure ? [`record ${number(t.structure.record)}, `, ago(t.structure.at_ms)] : "–", t.verdict ? chip(t.verdict) : "–"]);
+    const rows = found.tables.map((t) => [h("span", { class: "name", title: t.name }, t.name), number(t.records), number(t.records_day), t.last_change ? ago(t.last_change) : "–", t.structure ? [`record ${number(t.structure.record)}, `, ago(t.structure.at_ms)] : "–", t.verdict ? chip(t.verdict) : "–"]);
     const last = offset + rows.length;
     const go = (to) => () => { offset = to; load(); };
     area.replaceChildren(

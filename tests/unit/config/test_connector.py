@@ -138,6 +138,8 @@ def test_one_problem_is_one_sentence() -> None:
         ("database.server_id", "database.server.id"),
         ("database.read_timout", "database.read_timeout"),
         ("max.queue.sise", "max.queue.size"),
+        ("schema.registry.url", "value.converter.schema.registry.url"),
+        ("history.internal.kafka.topic", "schema.history.internal.kafka.topic"),
     ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(given: str, meant: str) -> None:

@@ -60,3 +60,13 @@ def test_the_meaning_of_an_error_stays() -> None:
 def test_what_the_task_says_itself_is_shown() -> None:
     with pytest.raises(ConfigError, match=MARK):
         load_config([params_source({"snapshot.mode": MARK}), connection_source("c", STANDARD, BASE)])
+
+
+def test_the_class_of_a_refused_transform_is_shown() -> None:
+    """It is no secret, and the error is about it; whatever else a connection says there is hidden as always."""
+    chain = {"transforms": "a", "transforms.a.type": "com.example.Mine"}
+    with pytest.raises(ConfigError, match=r"transforms\.a\.type \(value 'com\.example\.Mine'\)"):
+        load_config([connection_source("c", STANDARD, {**BASE, **chain})])
+    with pytest.raises(ConfigError) as caught:
+        load_config([connection_source("c", STANDARD, {**BASE, **chain, "transforms.a.type": f"no class {MARK}"})])
+    assert MARK not in str(caught.value)

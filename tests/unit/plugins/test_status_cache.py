@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import Sample
-from airflow_provider_mysql_cdc.plugins.page_metrics import metrics_text
+from airflow_provider_mysql_cdc.plugins.page_metrics import MAX_AGE_S, metrics_text
 from airflow_provider_mysql_cdc.plugins.pipeline_status import PipelineReading
 from airflow_provider_mysql_cdc.plugins.pipelines import Pipeline
 from airflow_provider_mysql_cdc.plugins.serialized_tasks import PipelineTask
@@ -125,7 +125,18 @@ def test_metrics_begin_all_readings_before_they_wait_for_one(sources: Sources) -
     sources.open.clear()
     times: list[Any] = iter([0.0, *[100.0] * 10])  # type: ignore[assignment]
     text = metrics_text(sources.cache, [Pipeline(n, (task(n),)) for n in ("a", "b")], 1, lambda: next(times))
-    assert text.count("mysql_cdc_page_pipeline_read{") == 2 and "lag_bytes" not in text
+    assert len(sources.cache._begun) == 2
+    assert "pipeline_read{" not in text, "nothing is known yet, and so nothing is said"
+
+
+def test_metrics_of_minutes_ago_are_absent(sources: Sources) -> None:
+    pipelines = [Pipeline("a", (task("a"),))]
+    assert "lag_bytes" in metrics_text(sources.cache, pipelines, 30)
+    sources.open.clear()
+    sources.now += MAX_AGE_S
+    assert "lag_bytes" in metrics_text(sources.cache, pipelines, 0)
+    sources.now += 1
+    assert metrics_text(sources.cache, pipelines, 0) == ""
 
 
 def test_sources_that_hang_for_good_delay_others_for_a_minute_and_are_said(sources: Sources) -> None:
