@@ -32,8 +32,8 @@ PAGE_SIZE = 25
 MAX_PAGE_SIZE = 100
 WAIT_S = 2.0
 """Seconds that a request waits for a reading; then the page asks again."""
-METRICS_WAIT_S = 4.0
-"""Seconds that a scrape waits in all."""
+METRICS_WAIT_S = 1.0
+"""Seconds that a scrape waits in all; readings that take longer are in the next one."""
 PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 STATUS = StatusCache(read_pipeline)
