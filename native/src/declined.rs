@@ -5,7 +5,7 @@
 pub enum Declined {
     /// A value does not fit its column, or the rows do not end where the event ends.
     Value = -1,
-    /// An UPDATE changes a key, so it has several records.
+    /// An UPDATE changes a key whose headers this code does not write.
     KeyChange = -2,
     /// Images leave columns out.
     IncompleteImage = -3,

@@ -5,6 +5,7 @@ use pyo3::types::PyList;
 
 use crate::binlog_events::Gtid;
 use crate::known_tables::KnownTables;
+use crate::row_record::Change;
 
 /// A record of a transaction.
 pub struct Record<'py> {
@@ -19,16 +20,6 @@ pub struct Record<'py> {
     pub record: Bound<'py, PyAny>,
     /// Bytes of key and value.
     pub bytes: usize,
-}
-
-/// What a record says of its row.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Change {
-    Created,
-    Updated,
-    Deleted,
-    /// Nothing of its own: a tombstone.
-    None,
 }
 
 /// Rows created, updated and deleted.

@@ -22,6 +22,7 @@ mod java_floats;
 mod json_renderer;
 mod json_text;
 mod kafka_partitions;
+mod key_header;
 mod known_tables;
 mod mysql_text;
 mod python_calls;
@@ -30,6 +31,7 @@ mod row_context;
 mod row_decoder;
 mod row_kernel;
 mod row_plan;
+mod row_record;
 mod scratch;
 mod spatial;
 mod tally;
@@ -49,8 +51,9 @@ mod value_layout;
 
 use pyo3::prelude::*;
 
-/// Version of the arguments of the functions below and of records; the loader accepts only its own.
-const FORM: i64 = 13;
+/// Hash of the arguments of the functions below and of records (`tests/property/test_native_form.py`); the loader accepts
+/// only its own.
+const FORM: i64 = 0x41beb856;
 
 #[pymodule]
 fn mysql_cdc_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

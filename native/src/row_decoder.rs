@@ -5,6 +5,8 @@ use crate::column_renderer::ColumnRenderer;
 use crate::declined::Declined;
 use crate::json_text;
 use crate::kafka_partitions::AssignedPartitions;
+use crate::key_header::{KeyHeader, NEW_KEY_HEADER, OLD_KEY_HEADER};
+use crate::row_record::{Change, RowRecord, Take, CHANGE, NEW_KEY, TOMBSTONE};
 use crate::scratch::{Scratch, Span};
 use crate::value_layout::{has_bit, take_value, Layout};
 
@@ -50,7 +52,12 @@ pub struct Rows<'a> {
     pub after_number: &'a [u8],
     /// The first row's number.
     pub first: i64,
+    /// Returns the texts around the row number of an event with another operation.
+    pub texts_of: &'a dyn Fn(Operation) -> Option<NumberTexts>,
 }
+
+/// The texts before and after a row number.
+pub type NumberTexts = (Vec<u8>, Vec<u8>);
 
 /// What a row event does.
 #[derive(Clone, Copy, PartialEq)]
@@ -69,10 +76,32 @@ impl Operation {
             1
         }
     }
+
+    /// Return its letter in records.
+    pub fn letter(self) -> &'static str {
+        match self {
+            Operation::Insert => "c",
+            Operation::Update => "u",
+            Operation::Delete => "d",
+        }
+    }
+
+    /// Return what the records of its rows say.
+    pub fn change(self) -> Change {
+        match self {
+            Operation::Insert => Change::Created,
+            Operation::Update => Change::Updated,
+            Operation::Delete => Change::Deleted,
+        }
+    }
 }
 
-/// Receives the key, the value and the row number of a record; None when it cannot.
-pub type Take<'a> = dyn FnMut(Option<&[u8]>, &[u8], i64) -> Option<()> + 'a;
+/// Where an update's images lie: the second one in the data, the end of both there, and the end of the first in the value.
+struct Images {
+    second: usize,
+    stop: usize,
+    first_end: usize,
+}
 
 /// The decoder of one table version.
 pub struct RowDecoder {
@@ -81,8 +110,12 @@ pub struct RowDecoder {
     pub envelope: EnvelopeTexts,
     /// Partitions of the rows to produce; none for all.
     pub assigned: Option<AssignedPartitions>,
+    /// Whether a deleted row has a record, and whether it has a tombstone after that.
+    pub deletes: (bool, bool),
     /// Values are rows alone, without numbers, and an update has only the row after it: whether deletes have theirs.
     pub unwrapped: Option<bool>,
+    /// Writes the other key of an update that changes the key; without it such an update is left to Python.
+    pub key_header: Option<KeyHeader>,
 }
 
 impl RowDecoder {
@@ -116,31 +149,131 @@ impl RowDecoder {
     ) -> Result<(i64, i64), Declined> {
         self.check_images(operation, rows)?;
         let envelope = &self.envelope;
-        let (mut at, mut number, mut produced) = (0, rows.first, 0);
+        let texts = (rows.before_number, rows.after_number);
+        let (mut at, mut number, mut produced, mut split) = (0, rows.first, 0, None);
         while at < rows.data.len() {
             if let Some(stop) = self.unassigned(operation, at, rows.data, scratch)? {
                 (at, number) = (stop, number + 1);
                 continue;
             }
-            at = match (operation, self.unwrapped) {
-                (Operation::Insert, _) => self.first_image(&envelope.insert, at, rows, scratch)?,
-                (Operation::Delete, Some(false)) => self.no_image(at, rows, scratch)?,
-                (Operation::Delete, _) => self.first_image(&envelope.before, at, rows, scratch)?,
-                (Operation::Update, Some(_)) => self.last_image(at, rows, scratch)?,
-                (Operation::Update, None) => self.both_images(at, rows, scratch)?,
-            };
-            let value = &mut scratch.value;
-            value.extend_from_slice(rows.before_number);
-            if envelope.binary {
-                avro_binary::long(value, number);
-            } else if self.unwrapped.is_none() {
-                json_text::signed(value, number);
-            }
-            value.extend_from_slice(rows.after_number);
-            take((self.key_columns > 0).then_some(&scratch.key), value, number).ok_or(Declined::Call)?;
+            let row_at = at;
             (number, produced) = (number + 1, produced + 1);
+            match (operation, self.unwrapped) {
+                (Operation::Insert, _) => at = self.first_image(&envelope.insert, at, rows, scratch)?,
+                (Operation::Delete, Some(false)) => at = self.no_image(at, rows, scratch)?,
+                (Operation::Delete, _) => at = self.first_image(&envelope.before, at, rows, scratch)?,
+                (Operation::Update, Some(_)) => at = self.last_image(at, rows, scratch)?,
+                (Operation::Update, None) => {
+                    let images = self.both_images(at, rows, scratch)?;
+                    at = images.stop;
+                    if scratch.key != scratch.other_key {
+                        self.changed_key((row_at, images), number - 1, rows, &mut split, scratch, take)?;
+                        continue;
+                    }
+                }
+            }
+            self.end_value(&mut scratch.value, texts, number - 1);
+            let key = (self.key_columns > 0).then_some(scratch.key.as_slice());
+            let mut record = RowRecord {
+                key,
+                value: Some(&scratch.value),
+                row: number - 1,
+                number: CHANGE,
+                header: None,
+                partition: None,
+                change: operation.change(),
+            };
+            let (with_record, with_tombstone) =
+                if operation == Operation::Delete { self.deletes } else { (true, false) };
+            if with_record {
+                take(&record).ok_or(Declined::Call)?;
+                record.change = Change::None;
+            }
+            if with_tombstone {
+                (record.value, record.number) = (None, TOMBSTONE);
+                take(&record).ok_or(Declined::Call)?;
+            }
         }
         Ok((number - rows.first, produced))
+    }
+
+    /// Hand over the records of an update that changes the key: of the deleted row, a tombstone, and of the created row.
+    ///
+    /// Both images are in the scratch; `split` keeps the texts around row numbers from one such row of an event to the
+    /// next.
+    fn changed_key(
+        &self,
+        (row_at, images): (usize, Images),
+        row: i64,
+        rows: &Rows,
+        split: &mut Option<[NumberTexts; 2]>,
+        scratch: &mut Scratch,
+        take: &mut Take,
+    ) -> Result<(), Declined> {
+        let key_header = self.key_header.as_ref().ok_or(Declined::KeyChange)?;
+        if split.is_none() {
+            let texts = |operation| (rows.texts_of)(operation).ok_or(Declined::KeyChange);
+            *split = Some([texts(Operation::Delete)?, texts(Operation::Insert)?]);
+        }
+        let [deleted, created] = split.as_ref().ok_or(Declined::Defect)?;
+        let Scratch { value, split_value, key, other_key, header, .. } = scratch;
+        let write = |at, out: &mut Vec<u8>| key_header.write(&self.values(rows.data, at)?, out);
+        write(images.second, header).ok_or(Declined::Value)?;
+        split_value.clear();
+        split_value.extend_from_slice(&value[..images.first_end]);
+        self.end_value(split_value, (&deleted.0, &deleted.1), row);
+        let mut record = RowRecord {
+            key: Some(other_key),
+            value: Some(split_value),
+            row,
+            number: CHANGE,
+            header: Some((NEW_KEY_HEADER, header)),
+            partition: None,
+            change: Change::Deleted,
+        };
+        take(&record).ok_or(Declined::Call)?;
+        if self.deletes.1 {
+            (record.value, record.number, record.change) = (None, TOMBSTONE, Change::None);
+            take(&record).ok_or(Declined::Call)?;
+        }
+        write(row_at, header).ok_or(Declined::Value)?;
+        split_value.clear();
+        split_value.extend_from_slice(&self.envelope.value_head);
+        split_value.extend_from_slice(&self.envelope.insert);
+        split_value.extend_from_slice(&value[images.first_end + self.envelope.between.len()..]);
+        self.end_value(split_value, (&created.0, &created.1), row);
+        take(&RowRecord {
+            key: Some(key),
+            value: Some(split_value),
+            row,
+            number: NEW_KEY,
+            header: Some((OLD_KEY_HEADER, header)),
+            partition: None,
+            change: Change::Created,
+        })
+        .ok_or(Declined::Call)
+    }
+
+    /// Return the values of an image, none for NULL.
+    fn values<'a>(&self, data: &'a [u8], at: usize) -> Option<Vec<Option<&'a [u8]>>> {
+        let nulls = data.get(at..at + self.bitmap_bytes())?;
+        let mut at = at + self.bitmap_bytes();
+        let value = |(index, column): (usize, &Column)| match has_bit(nulls, index) {
+            true => Some(None),
+            false => take_value(data, &mut at, column.layout).map(Some),
+        };
+        self.columns.iter().enumerate().map(value).collect()
+    }
+
+    /// Add what follows the images to a value.
+    fn end_value(&self, value: &mut Vec<u8>, (before, after): (&[u8], &[u8]), row: i64) {
+        value.extend_from_slice(before);
+        if self.envelope.binary {
+            avro_binary::long(value, row);
+        } else if self.unwrapped.is_none() {
+            json_text::signed(value, row);
+        }
+        value.extend_from_slice(after);
     }
 
     /// Return the offset after a row of a partition that is assigned to another writer; none for a row to produce.
@@ -157,7 +290,8 @@ impl RowDecoder {
             std::mem::swap(&mut scratch.key, &mut scratch.other_key);
             stop = self.key(data, stop, scratch).ok_or(Declined::Value)?;
             if scratch.key != scratch.other_key {
-                return Err(Declined::KeyChange);
+                // It has records for several writers.
+                return Ok(None);
             }
         }
         let owned = assigned.has((self.key_columns > 0).then_some(&scratch.key));
@@ -205,7 +339,7 @@ impl RowDecoder {
         self.key(rows.data, at, scratch).ok_or(Declined::Value)
     }
 
-    /// Begin a value with the second of two images.
+    /// Begin a value with the second of two images; return the offset after it.
     fn last_image(&self, at: usize, rows: &Rows, scratch: &mut Scratch) -> Result<usize, Declined> {
         let at = self.key(rows.data, at, scratch).ok_or(Declined::Value)?;
         std::mem::swap(&mut scratch.key, &mut scratch.other_key);
@@ -217,16 +351,14 @@ impl RowDecoder {
         }
     }
 
-    fn both_images(&self, at: usize, rows: &Rows, scratch: &mut Scratch) -> Result<usize, Declined> {
-        let at = self.first_image(&self.envelope.before, at, rows, scratch)?;
+    /// Begin a value with both images of an update; their keys are in the scratch afterwards.
+    fn both_images(&self, at: usize, rows: &Rows, scratch: &mut Scratch) -> Result<Images, Declined> {
+        let second = self.first_image(&self.envelope.before, at, rows, scratch)?;
+        let first_end = scratch.value.len();
         std::mem::swap(&mut scratch.key, &mut scratch.other_key);
         scratch.value.extend_from_slice(&self.envelope.between);
-        let at = self.image(rows.data, at, scratch).ok_or(Declined::Value)?;
-        if scratch.key == scratch.other_key {
-            Ok(at)
-        } else {
-            Err(Declined::KeyChange)
-        }
+        let stop = self.image(rows.data, second, scratch).ok_or(Declined::Value)?;
+        Ok(Images { second, stop, first_end })
     }
 
     /// Add an image to the value and write its key to the scratch; return the offset after it.

@@ -5,8 +5,9 @@ use pyo3::types::{PyBytes, PyList};
 
 use crate::declined::Declined;
 use crate::python_calls::{byte_text, guarded};
-use crate::python_records::{partitioned_record, record, tombstone};
-use crate::row_decoder::{Operation, RowDecoder, Rows};
+use crate::python_records::RecordMaker;
+use crate::row_decoder::{NumberTexts, Operation, RowDecoder, Rows};
+use crate::row_record::{RowRecord, Take};
 use crate::scratch::{with_scratch, Scratch};
 use crate::tally::Tally;
 use crate::ticdc_dispatcher::Dispatcher;
@@ -16,19 +17,19 @@ use crate::ticdc_rows;
 #[pyclass(frozen)]
 pub struct RowKernel {
     pub decoder: RowDecoder,
-    /// Whether a delete has a record, and whether it has a tombstone after that.
-    pub deletes: (bool, bool),
     pub tally: Py<Tally>,
     /// Of a table whose rows are written in TiCDC's protocol.
     pub dispatcher: Option<Dispatcher>,
+    /// Returns the texts around the row number, of an event's context and the letter of an operation.
+    pub row_texts: Py<PyAny>,
 }
 
 #[pymethods]
 impl RowKernel {
     /// Append the records of inserts; return the number of rows, or a number below zero when they are left to Python.
     ///
-    /// `before` and `after` are the texts around the row number, one character a byte.
-    #[pyo3(signature = (buf, pos, end, before, after, first, out, /))]
+    /// `before` and `after` are the texts around the row number, one character a byte; `context` is what they were made of.
+    #[pyo3(signature = (buf, pos, end, before, after, first, context, out, /))]
     #[allow(clippy::too_many_arguments)]
     fn write(
         &self,
@@ -38,13 +39,14 @@ impl RowKernel {
         before: &str,
         after: &str,
         first: i64,
+        context: &Bound<'_, PyAny>,
         out: &Bound<'_, PyList>,
     ) -> i64 {
-        self.append(Operation::Insert, buf, (pos, end), (before, after), first, out)
+        self.append(Operation::Insert, buf, (pos, end), (before, after), first, context, out)
     }
 
     /// Append the records of updates; see `write`.
-    #[pyo3(signature = (buf, pos, end, before, after, first, out, /))]
+    #[pyo3(signature = (buf, pos, end, before, after, first, context, out, /))]
     #[allow(clippy::too_many_arguments)]
     fn update(
         &self,
@@ -54,13 +56,14 @@ impl RowKernel {
         before: &str,
         after: &str,
         first: i64,
+        context: &Bound<'_, PyAny>,
         out: &Bound<'_, PyList>,
     ) -> i64 {
-        self.append(Operation::Update, buf, (pos, end), (before, after), first, out)
+        self.append(Operation::Update, buf, (pos, end), (before, after), first, context, out)
     }
 
     /// Append the records of deletes; see `write`.
-    #[pyo3(signature = (buf, pos, end, before, after, first, out, /))]
+    #[pyo3(signature = (buf, pos, end, before, after, first, context, out, /))]
     #[allow(clippy::too_many_arguments)]
     fn delete(
         &self,
@@ -70,14 +73,16 @@ impl RowKernel {
         before: &str,
         after: &str,
         first: i64,
+        context: &Bound<'_, PyAny>,
         out: &Bound<'_, PyList>,
     ) -> i64 {
-        self.append(Operation::Delete, buf, (pos, end), (before, after), first, out)
+        self.append(Operation::Delete, buf, (pos, end), (before, after), first, context, out)
     }
 }
 
 impl RowKernel {
     /// Append the records of an event, or nothing; return and count as `write` does.
+    #[allow(clippy::too_many_arguments)]
     fn append(
         &self,
         operation: Operation,
@@ -85,6 +90,7 @@ impl RowKernel {
         (pos, end): (usize, usize),
         (before, after): (&str, &str),
         first: i64,
+        context: &Bound<'_, PyAny>,
         out: &Bound<'_, PyList>,
     ) -> i64 {
         let length = out.len();
@@ -97,8 +103,11 @@ impl RowKernel {
                 before_number: &before,
                 after_number: &after,
                 first,
+                texts_of: &|operation| self.texts_of(context, operation),
             };
-            with_scratch(|scratch| self.decode(operation, &rows, scratch, out))
+            let mut maker = RecordMaker::new(out.py());
+            let mut take = |record: &RowRecord| out.append(maker.make(record)?).ok();
+            with_scratch(|scratch| self.decode(operation, &rows, scratch, &mut take))
         });
         self.tally.get().count(result.map(|(_, produced)| produced));
         result.map(|(rows, _)| rows).unwrap_or_else(|why| match out.del_slice(length, out.len()) {
@@ -113,41 +122,23 @@ impl RowKernel {
         data.get(rows_at.checked_sub(size)?..rows_at)
     }
 
-    /// Return whether rows have a record, and whether they have a tombstone after that.
-    pub fn records_of(&self, operation: Operation) -> (bool, bool) {
-        if operation == Operation::Delete {
-            self.deletes
-        } else {
-            (true, false)
-        }
-    }
-
-    fn decode(
+    /// Hand the records of an event to `take`, and return the number of rows, and of those to produce.
+    pub fn decode(
         &self,
         operation: Operation,
         rows: &Rows,
         scratch: &mut Scratch,
-        out: &Bound<'_, PyList>,
+        take: &mut Take,
     ) -> Result<(i64, i64), Declined> {
-        let py = out.py();
-        if let Some(dispatcher) = &self.dispatcher {
-            let mut take = |key: Option<&[u8]>, value: Option<&[u8]>, row: i64, partition: u32| {
-                out.append(partitioned_record(py, (key, value), row, partition)?).ok()
-            };
-            let rows = ticdc_rows::decode(&self.decoder, dispatcher, operation, rows, scratch, &mut take)?;
-            return Ok((rows, rows));
-        }
-        let (with_record, with_tombstone) = self.records_of(operation);
-        let mut take = |key: Option<&[u8]>, value: &[u8], row: i64| -> Option<()> {
-            let key = key.map(|key| PyBytes::new(py, key));
-            if with_record {
-                out.append(record(py, key.clone(), value, row)?).ok()?;
-            }
-            if with_tombstone {
-                out.append(tombstone(py, key, row)?).ok()?;
-            }
-            Some(())
-        };
-        self.decoder.decode(operation, rows, scratch, &mut take)
+        let Some(dispatcher) = &self.dispatcher else { return self.decoder.decode(operation, rows, scratch, take) };
+        let rows = ticdc_rows::decode(&self.decoder, dispatcher, operation, rows, scratch, take)?;
+        Ok((rows, rows))
+    }
+
+    /// Return the texts around the row numbers of an event with another operation.
+    fn texts_of(&self, context: &Bound<'_, PyAny>, operation: Operation) -> Option<NumberTexts> {
+        let texts = self.row_texts.bind(context.py()).call1((context, operation.letter())).ok()?;
+        let (before, after): (String, String) = texts.extract().ok()?;
+        Some((byte_text(&before).ok()?.into_owned(), byte_text(&after).ok()?.into_owned()))
     }
 }

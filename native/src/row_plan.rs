@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 
 use crate::column_renderer::ColumnRenderer;
 use crate::kafka_partitions::AssignedPartitions;
+use crate::key_header::{HeaderColumnPlan, KeyHeader};
 use crate::row_decoder::{Column, EnvelopeTexts, RowDecoder};
 use crate::row_kernel::RowKernel;
 use crate::tally::Tally;
@@ -19,7 +20,8 @@ type ColumnPlan = (Vec<u8>, Option<Vec<u8>>, bool, Option<Vec<u8>>, String, Vec<
 /// before another first image, and between two; then those before, between and after the members of images.
 /// `binary` is true when row numbers are written as in Avro; `deletes` says whether a delete has a record, and whether it
 /// has a tombstone after that; `owned` has the number of the topic's partitions and those whose rows are produced;
-/// `unwrapped` is there for values that are rows alone, and says whether deletes have theirs.
+/// `unwrapped` is there for values that are rows alone, and says whether deletes have theirs. `headers` has how keys are written in headers; none where updates that change the key are
+/// left to Python. `row_texts` returns the texts around the row number, of an event's context and the letter of an operation.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 pub fn plan(
@@ -31,11 +33,17 @@ pub fn plan(
     tally: Py<Tally>,
     owned: Option<(u32, Vec<u32>)>,
     unwrapped: Option<bool>,
+    headers: Option<Vec<HeaderColumnPlan>>,
+    row_texts: Py<PyAny>,
 ) -> Option<RowKernel> {
-    let assigned = owned.map(|(count, assigned)| AssignedPartitions::new(count, &assigned));
-    let mut decoder = decoder_of(columns, &keys, envelope_of(around, binary)?, assigned)?;
-    decoder.unwrapped = unwrapped;
-    Some(RowKernel { decoder, deletes, tally, dispatcher: None })
+    let width = columns.len();
+    let mut decoder = decoder_of(columns, &keys, envelope_of(around, binary)?)?;
+    decoder.assigned = owned.map(|(count, assigned)| AssignedPartitions::new(count, &assigned));
+    (decoder.deletes, decoder.unwrapped) = (deletes, unwrapped);
+    if let Some(headers) = headers {
+        decoder.key_header = Some(KeyHeader::of(headers, width)?);
+    }
+    Some(RowKernel { decoder, tally, dispatcher: None, row_texts })
 }
 
 /// Return the decoder of a table version whose rows are written in TiCDC's protocol, or None for one with something that is
@@ -49,12 +57,13 @@ pub fn flat_plan(
     heads: (Vec<u8>, Vec<u8>),
     dispatcher: DispatcherPlan,
     tally: Py<Tally>,
+    row_texts: Py<PyAny>,
 ) -> Option<RowKernel> {
     let dispatcher = Some(Dispatcher::of(dispatcher, columns.len())?);
     let mut around = vec![Vec::new(); 9];
     (around[0], around[2]) = heads;
-    let decoder = decoder_of(columns, &keys, envelope_of(around, true)?, None)?;
-    Some(RowKernel { decoder, deletes: (true, false), tally, dispatcher })
+    let decoder = decoder_of(columns, &keys, envelope_of(around, true)?)?;
+    Some(RowKernel { decoder, tally, dispatcher, row_texts })
 }
 
 fn envelope_of(around: Vec<Vec<u8>>, binary: bool) -> Option<EnvelopeTexts> {
@@ -63,12 +72,7 @@ fn envelope_of(around: Vec<Vec<u8>>, binary: bool) -> Option<EnvelopeTexts> {
     Some(EnvelopeTexts { key_head, key_tail, value_head, insert, before, between, open, comma, close, binary })
 }
 
-fn decoder_of(
-    columns: Vec<ColumnPlan>,
-    keys: &[usize],
-    envelope: EnvelopeTexts,
-    assigned: Option<AssignedPartitions>,
-) -> Option<RowDecoder> {
+fn decoder_of(columns: Vec<ColumnPlan>, keys: &[usize], envelope: EnvelopeTexts) -> Option<RowDecoder> {
     let mut separator: &[u8] = &[];
     let column = |(index, plan): (usize, ColumnPlan)| {
         let (label, null, in_value, constant, name, numbers, texts) = plan;
@@ -85,5 +89,6 @@ fn decoder_of(
     if columns.is_empty() || keys.iter().any(|&key| key >= columns.len()) {
         return None;
     }
-    Some(RowDecoder { columns, key_columns: keys.len(), envelope, assigned, unwrapped: None })
+    let (assigned, deletes, unwrapped, key_header) = (None, (true, false), None, None);
+    Some(RowDecoder { columns, key_columns: keys.len(), envelope, assigned, deletes, unwrapped, key_header })
 }

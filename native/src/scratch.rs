@@ -18,6 +18,9 @@ pub struct Scratch {
     pub value: Vec<u8>,
     pub key: Vec<u8>,
     pub other_key: Vec<u8>,
+    /// Of an update that changes the key: the value of one of its records, and the header.
+    pub split_value: Vec<u8>,
+    pub header: Vec<u8>,
     /// Rendered values that do not lie in the record's value.
     pub apart: Vec<u8>,
     /// Where rendered values lie: of the key's columns in row events, of all columns in rows of a snapshot.
@@ -35,7 +38,8 @@ thread_local! {
 impl Scratch {
     /// Give back memory that one large row took.
     pub fn shrink(&mut self) {
-        for buffer in [&mut self.value, &mut self.key, &mut self.other_key, &mut self.apart] {
+        let Scratch { value, key, other_key, split_value, header, apart, .. } = self;
+        for buffer in [value, key, other_key, split_value, header, apart] {
             if buffer.capacity() > KEPT_BYTES {
                 *buffer = Vec::new();
             }

@@ -3,20 +3,18 @@
 //! It is decoded whole or not at all; one with anything else is left to Python, which reads it event by event.
 
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
 use crate::binlog_events::{self as events, Event, GtidEvent, Stop};
 use crate::byte_order::little_endian;
-use crate::decoded_transactions::{Change, Record, TransactionFacts};
+use crate::decoded_transactions::{Record, TransactionFacts};
 use crate::kafka_partitions::partition_of;
 use crate::known_tables::{KnownTable, KnownTables};
-use crate::python_records::{partitioned_record, record, tombstone};
+use crate::python_records::RecordMaker;
 use crate::row_context::{time_ns, EventFacts};
-use crate::row_decoder::{Operation, Rows};
+use crate::row_decoder::{NumberTexts, Operation, Rows};
 use crate::row_kernel::RowKernel;
+use crate::row_record::{RowRecord, TOMBSTONE};
 use crate::scratch::Scratch;
-use crate::ticdc_dispatcher::Dispatcher;
-use crate::ticdc_rows;
 
 const TABLE_ID: usize = 6;
 const FLAGS_END: usize = 8;
@@ -163,111 +161,77 @@ impl<'a, 'py> Transaction<'a, 'py> {
             return Err(Stop::ForPython);
         }
         let decoder = decoder.get();
-        self.context(table, kind, event, pos)?;
         let bitmaps = decoder.bitmaps(operation, body, rows_at).ok_or(Stop::ForPython)?;
-        match &decoder.dispatcher {
-            Some(dispatcher) => self.ticdc_rows(decoder, dispatcher, operation, (bitmaps, &body[rows_at..]), index),
-            None => self.rows(decoder, operation, (bitmaps, &body[rows_at..]), index),
-        }
+        self.rows((index, table), decoder, operation, (bitmaps, &body[rows_at..]), (event, pos))
     }
 
-    /// Put the texts around the row numbers of an event into the buffers.
-    fn context(&mut self, table: &KnownTable, kind: usize, event: &Event, pos: u64) -> Result<(), Stop> {
-        let (before, after) = table.contexts[kind].as_ref().ok_or(Stop::ForPython)?;
-        let Buffers { before: before_text, after: after_text, gtid, .. } = &mut *self.buffers;
-        let facts = &self.facts;
-        let event_facts = EventFacts {
-            commit_us: if facts.commit_us > 0 { facts.commit_us } else { u64::from(event.timestamp) * 1_000_000 },
-            server: event.server,
-            gtid: facts.gtid.map(|_| gtid.as_slice()),
-            file: self.dump.file,
-            position: pos,
-            thread: facts.thread,
-            number_byte: facts.number_byte,
-            now_ns: time_ns(self.dump.now_ns),
-        };
-        before.write(before_text, &event_facts).ok_or(Stop::ForPython)?;
-        after.write(after_text, &event_facts).ok_or(Stop::ForPython)
-    }
-
+    /// Put the records of a row event into the buffers.
     fn rows(
         &mut self,
+        (index, table): (usize, &KnownTable),
         decoder: &RowKernel,
         operation: Operation,
         (bitmaps, data): (&[u8], &[u8]),
-        table: usize,
+        (event, position): (&Event, u64),
     ) -> Result<(), Stop> {
-        let (py, event) = (self.py, self.row_events);
-        let partitions = self.tables.at(table).partitions;
-        let change = change_of(operation);
-        let (with_record, with_tombstone) = decoder.records_of(operation);
-        let Buffers { records, scratch, before, after, .. } = &mut *self.buffers;
-        let mut size = 0;
-        let mut take = |key: Option<&[u8]>, value: &[u8], row: i64| -> Option<()> {
-            let key_bytes = key.map_or(0, <[u8]>::len);
-            let partition = partition_of(key, partitions);
-            let key = key.map(|key| PyBytes::new(py, key));
-            if with_record {
-                let (made, bytes) = (record(py, key.clone(), value, row)?, key_bytes + value.len());
-                records.push(Record { table, event, partition, change, record: made, bytes });
-                size += bytes;
-            }
-            if with_tombstone {
-                let change = if with_record { Change::None } else { change };
-                let record = tombstone(py, key, row)?;
-                records.push(Record { table, event, partition, change, record, bytes: key_bytes });
-                size += key_bytes;
-            }
-            Some(())
+        let (event_number, transaction) = (self.row_events, &self.facts);
+        let Buffers { records, scratch, before, after, gtid, .. } = &mut *self.buffers;
+        let facts = EventFacts {
+            commit_us: match transaction.commit_us {
+                0 => u64::from(event.timestamp) * 1_000_000,
+                commit_us => commit_us,
+            },
+            server: event.server,
+            gtid: transaction.gtid.map(|_| gtid.as_slice()),
+            file: self.dump.file,
+            position,
+            thread: transaction.thread,
+            number_byte: transaction.number_byte,
+            now_ns: time_ns(self.dump.now_ns),
         };
-        let rows = Rows { bitmaps, data, before_number: before, after_number: after, first: 0 };
-        let decoded = decoder.decoder.decode(operation, &rows, scratch, &mut take);
-        self.rows += decoded.map_err(|_| Stop::ForPython)?.1;
-        self.bytes += size;
-        scratch.shrink();
-        Ok(())
-    }
-
-    fn ticdc_rows(
-        &mut self,
-        decoder: &RowKernel,
-        dispatcher: &Dispatcher,
-        operation: Operation,
-        (bitmaps, data): (&[u8], &[u8]),
-        table: usize,
-    ) -> Result<(), Stop> {
-        let (py, event) = (self.py, self.row_events);
-        let Buffers { records, scratch, before, after, .. } = &mut *self.buffers;
-        let (mut size, mut deleted_row) = (0, None);
-        let mut take = |key: Option<&[u8]>, value: Option<&[u8]>, row: i64, partition: u32| -> Option<()> {
-            // A changed key is a record without a value, and one with the new row.
-            let change = match value {
-                None => Change::Deleted,
-                Some(_) if deleted_row == Some(row) => Change::Created,
-                Some(_) => change_of(operation),
-            };
-            deleted_row = value.is_none().then_some(row);
-            let bytes = value.map_or(0, <[u8]>::len) + key.map_or(0, <[u8]>::len);
-            let record = partitioned_record(py, (key, value), row, partition)?;
-            records.push(Record { table, event, partition, change, record, bytes });
+        write_texts(table, operation, &facts, before, after).ok_or(Stop::ForPython)?;
+        let (mut size, mut maker, mut partition) = (0, RecordMaker::new(self.py), 0);
+        let mut take = |made: &RowRecord| -> Option<()> {
+            if !made.follows() {
+                partition = made.partition.unwrap_or_else(|| partition_of(made.key, table.partitions));
+            }
+            let bytes = made.key.map_or(0, <[u8]>::len) + made.value.map_or(0, <[u8]>::len);
+            let record = maker.make(made)?;
+            records.push(Record { table: index, event: event_number, partition, change: made.change, record, bytes });
             size += bytes;
             Some(())
         };
-        let rows = Rows { bitmaps, data, before_number: before, after_number: after, first: 0 };
-        let decoded = ticdc_rows::decode(&decoder.decoder, dispatcher, operation, &rows, scratch, &mut take);
-        self.rows += decoded.map_err(|_| Stop::ForPython)?;
+        let rows = Rows {
+            bitmaps,
+            data,
+            before_number: before,
+            after_number: after,
+            first: 0,
+            texts_of: &|operation| {
+                let mut texts = NumberTexts::default();
+                write_texts(table, operation, &facts, &mut texts.0, &mut texts.1)?;
+                Some(texts)
+            },
+        };
+        let decoded = decoder.decode(operation, &rows, scratch, &mut take);
+        self.rows += decoded.map_err(|_| Stop::ForPython)?.1;
         self.bytes += size;
         scratch.shrink();
         Ok(())
     }
 }
 
-fn change_of(operation: Operation) -> Change {
-    match operation {
-        Operation::Insert => Change::Created,
-        Operation::Update => Change::Updated,
-        Operation::Delete => Change::Deleted,
-    }
+/// Write the texts around the row numbers of an event.
+fn write_texts(
+    table: &KnownTable,
+    operation: Operation,
+    facts: &EventFacts,
+    before: &mut Vec<u8>,
+    after: &mut Vec<u8>,
+) -> Option<()> {
+    let texts = table.contexts[operation as usize].as_ref()?;
+    texts.0.write(before, facts)?;
+    texts.1.write(after, facts)
 }
 
 /// Return whether the head of a row event is complete, so that its rows can be skipped.

@@ -183,7 +183,11 @@ impl TransactionDecoder {
     fn require_signer(&self, facts: &TransactionFacts) -> Result<(), Stop> {
         let Some((uuid, _)) = facts.gtid else { return Ok(()) };
         let is_other = |(server, known): &(u32, Vec<u8>)| *server == facts.server && known[..] != uuid[..];
-        if self.signers.iter().any(is_other) { Err(Stop::ForPython) } else { Ok(()) }
+        if self.signers.iter().any(is_other) {
+            Err(Stop::ForPython)
+        } else {
+            Ok(())
+        }
     }
 
     /// Return the timestamp of a transaction, if it is above the one of the last transaction.
@@ -194,7 +198,11 @@ impl TransactionDecoder {
         }
         let millis = (facts.commit_us / 1000).checked_mul(1 << 18).ok_or(Stop::ForPython)?;
         let commit_ts = millis | (facts.commit_us % 1000) << 8 | u64::from(facts.number_byte);
-        if facts.commit_us == 0 || commit_ts <= last { Err(Stop::ForPython) } else { Ok(commit_ts) }
+        if facts.commit_us == 0 || commit_ts <= last {
+            Err(Stop::ForPython)
+        } else {
+            Ok(commit_ts)
+        }
     }
 
     /// Return the records of a segment partition by partition, with their changes.

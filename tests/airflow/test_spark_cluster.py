@@ -189,7 +189,7 @@ def test_the_packed_environment_brings_the_native_kernel(
     fired = on_cluster.submit_with(archive=True, point="writer.before_commit", nth=2, writer=1, action="kill-self")
     drained = trigger("mysql_cdc_drain")["drain"]
     assert drained["complete"] is True and fired.exists(), "the fault never fired"
-    assert drained["native_rows"] >= ROWS and set(drained["native_declined"]) == {"key_change"}, drained
+    assert drained["native_rows"] >= ROWS and "native_declined" not in drained, drained
     check(stream, root, database)
 
     execute(root, f"UPDATE `{database}`.hot SET v = CONCAT(v, '.')")

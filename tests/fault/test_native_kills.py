@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.native]
 ROWS = 2000
 TABLES = ("hot", "kinds", "left")
 NOW = re.compile(rb'"ts_ms":\d+,"ts_us":\d+,"ts_ns":\d+}+$')
+HEADERS = ("cdc-id", "__debezium.newkey", "__debezium.oldkey")
 KERNEL, PYTHON = "on", "off"
 Run = tuple[Any, str]
 Kill = tuple[str, dict[str, Any], Run, Run]
@@ -96,11 +97,11 @@ def change(root: Any, *last: str, more_values: str = "") -> None:
 
 
 def by_partition(records: list[TopicRecord], plain: Any) -> dict[int, list[Any]]:
-    """Return keys, values and ids of records by partition, with what may differ taken out of their bytes."""
+    """Return keys, values and headers of records by partition, with what may differ taken out of their bytes."""
     assert duplicates(records) == []
     parts = defaultdict[int, list[Any]](list)
     for record in records:
-        headers = [(name, text) for name, text in record.headers if name == "cdc-id"]
+        headers = [(name, text) for name, text in record.headers if name in HEADERS]
         key, value = (data and plain(data) for data in (record.key, record.value))
         parts[record.partition].append((key, value, headers))
     return dict(parts)
@@ -161,9 +162,9 @@ def test_a_batch_that_was_killed_shows_what_python_shows(
     )
     outcome = killed_and_finished(native, kill, monkeypatch, tmp_path)
     declined = set(outcome.tally.native.declined) if outcome.tally else set()
-    assert declined <= {"key_change", "incomplete_image", "table"}
+    assert declined <= {"incomplete_image", "table"}
     if kill[2][1] == kill[3][1] == KERNEL:
-        assert declined == {"key_change", "incomplete_image", "table"}
+        assert declined == {"incomplete_image", "table"}
     assert run(python, (Pipeline.in_process, PYTHON), monkeypatch, tmp_path).returncode == 0
     other = python.settle()
     assert other.complete and other.tally is not None and other.tally.native.rows == 0
@@ -211,9 +212,7 @@ def test_flat_rows_of_a_batch_that_was_killed_show_what_python_shows(
     change(root, "DELETE FROM kinds WHERE o = 1")
     outcome = killed_and_finished(native, kill, monkeypatch, tmp_path)
     declined = set(outcome.tally.native.declined) if outcome.tally else set()
-    assert declined <= {"key_change", "format"}
-    if kill[2][1] == kill[3][1] == KERNEL:
-        assert "key_change" in declined
+    assert declined <= {"format"}
     # No flat row is written at once in this process.
     monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.drain.table_route.create_ticdc_rows", lambda *_: None)
     monkeypatch.setenv("MYSQL_CDC_NATIVE", PYTHON)

@@ -151,9 +151,8 @@ class MemoryWriter:
     def produce_plain(
         self, topic: str, records: Sequence[RowRecord], headers: Headers, partition: int, size: int
     ) -> None:
-        """Add records of one partition, without headers of their own, to the current transaction."""
-        for key, value, *_ in records:
-            self.produce(topic, key, value, partition, headers)
+        """Add records of one partition to the current transaction."""
+        self.produce_all(topic, records, headers, partition)
 
     def send(self, records: Sequence[SideRecord]) -> None:
         """Add side records to the current transaction."""

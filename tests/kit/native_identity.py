@@ -26,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.decode import native_transactions as native_
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED
+from airflow_provider_mysql_cdc.cdc.decode.native_headers import header_plan
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import INCOMPLETE, KEY_CHANGE, PANIC
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import MarkedContext
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import KeyReader
@@ -70,9 +71,10 @@ class _Both:
     format: Any
     _native: Any
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, python: Any, wires: Any, *given: Any, **named: Any) -> None:
+        self.wires = wires
         try:
-            super().__init__(*given, **named)
+            super().__init__(python, wires, *given, **named)  # type: ignore[call-arg]
         except Declined as reason:
             if TABLES.fullmatch(str(reason)) is None:
                 raise Difference(f"the kernel declines a table: {reason}") from reason
@@ -113,7 +115,7 @@ class _Both:
     def _expected(self, op: str, rows: int, buf: Any, pos: int, ctx: Any, records: list[Any]) -> None:
         asked = op in self._native and type(ctx.first_row) is int and ctx.stamp >= 0
         why = {
-            KEY_CHANGE: lambda: any(record[3] == 2 for record in records),
+            KEY_CHANGE: lambda: header_plan(self.python, self.wires) is None,
             INCOMPLETE: lambda: not self.python._images_complete(buf, pos, 2 if op == "u" else 1),
         }.get(rows, lambda: not asked or bool(NULLED.values))  # values that become null are noted in Python
         if not why():

@@ -296,14 +296,16 @@ def test_a_buffer_that_is_not_the_event() -> None:
     """Offsets outside of the buffer, another type, texts that are no byte text: declined, and nothing is added."""
     column = ([b'"c":', b"null", True, None, "signed", [4], []],)
     texts = [b""] * 6 + [b"{", b",", b"}"]
-    made = kernel().module.plan([tuple(column[0])], [], texts, False, (True, True), kernel().module.Tally(), None, None)
+    made = kernel().module.plan(
+        [tuple(column[0])], [], texts, False, (True, True), kernel().module.Tally(), None, None, None, None
+    )
     out: list[Any] = []
     good = b"\xff\x00\x01\x00\x00\x00"
     for given in ((good, 0, 6), (good, 7, 6), (good, 5, 1), (good, 1, 99), (bytearray(good), 1, 6), (None, 1, 6)):
-        assert made.write(*given, "", "", 0, out) < 0
-    assert made.write(good, 1, 6, "\u0100", "", 0, out) < 0
+        assert made.write(*given, "", "", 0, None, out) < 0
+    assert made.write(good, 1, 6, "\u0100", "", 0, None, out) < 0
     assert out == []
-    assert made.write(good, 1, 6, "", "", 0, out) == 1
+    assert made.write(good, 1, 6, "", "", 0, None, out) == 1
     assert out == [(None, b'{"c":1}0', 0, 0, None, None)]
 
 

@@ -30,7 +30,7 @@ def avro_row_decoder(
     prefixes: tuple[str, str],
     owned: OwnedKeys | None = None,
 ) -> RowDecoder:
-    """Return the decoder that writes complete row images with unchanged keys as Avro; it refuses other events.
+    """Return the decoder that writes complete row images as Avro; it refuses other events.
 
     Args:
         table: The table.

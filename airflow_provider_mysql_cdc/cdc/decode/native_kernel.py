@@ -26,12 +26,13 @@ DISTRIBUTION = "airflow-provider-mysql-cdc-native"
 _OFF, _ON = ("off", "0", "false", "no"), ("", "on", "1", "true", "yes")
 SWITCH_VALUES = dict.fromkeys(_OFF, False) | dict.fromkeys(_ON, True)
 """Whether a value of the variable enables the kernel; any other value disables it."""
-FORM = 13
-"""Version of the arguments of the kernel's functions and of records, as in ``native/src/lib.rs``."""
+FORM = 0x41BEB856
+"""Hash of the arguments of the kernel's functions and of records, as in ``native/src/lib.rs``."""
 DECLINE_REASONS = ("value", "key_change", "incomplete_image", "call", "defect")
 """Why the kernel declines an event, by its negative result, that of -1 first."""
 KEY_CHANGE, INCOMPLETE, PANIC = -2, -3, -5
-"""Results of events that Python decodes: a changed key, images that leave columns out, or a defect of the kernel."""
+"""Results of events that Python decodes: a changed key that headers show in a way that the kernel does not know, images
+that leave columns out, or a defect of the kernel."""
 
 
 AppendRecords = Callable[..., int]

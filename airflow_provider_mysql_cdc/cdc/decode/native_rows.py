@@ -1,8 +1,8 @@
 """Row events through the native kernel, and through Python where it declines.
 
-The kernel declines a table when it has no operation for one of its columns. It declines an event with malformed rows,
-with images that leave columns out, or with a changed key: the Python decoder then reads it, and raises its errors. Both
-decoders write the same records, byte for byte (``tests/kit/native_identity.py``).
+The kernel declines a table when it has no operation for one of its columns. It declines an event with malformed rows or
+with images that leave columns out: the Python decoder then reads it, and raises its errors. Both decoders write the
+same records, byte for byte (``tests/kit/native_identity.py``).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest
 from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import PartialRowDecoder
+from airflow_provider_mysql_cdc.cdc.decode.native_headers import header_plan
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally
 from airflow_provider_mysql_cdc.cdc.decode.native_ops import binlog_op
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
@@ -28,8 +29,9 @@ from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 log = logging.getLogger(__name__)
-# buffer, first row, end, text before the row number, text after it, the number, records: rows, or why it declines
-DecodeEvent = Callable[[Buffer, int, int, str, str, int, list[RowRecord]], int]
+# buffer, first row, end, text before the row number, text after it, the number, of what they were made, records: rows,
+# or why it declines
+DecodeEvent = Callable[[Buffer, int, int, str, str, int, EventContext, list[RowRecord]], int]
 ColumnPlan = tuple[bytes, bytes | None, bool, bytes | None, str, list[int], list[bytes]]
 """Label, text of NULL where it is allowed, whether it is in the value, constant, operation."""
 _BYTES = "latin-1"
@@ -105,6 +107,8 @@ def event_plan(
         tally.native,
         None if owned is None else (owned.partition_count, sorted(owned.own_partitions)),
         python.unwrapped,
+        header_plan(python, wires),
+        python.row_texts,
     )
 
 
@@ -221,7 +225,7 @@ class NativeRowDecoder:
             self._tally.count_fallback("row_number")
             return -1
         before, after = self.python.row_texts(ctx, op)
-        rows = decode(buf, pos, end, before, after, first, out)
+        rows = decode(buf, pos, end, before, after, first, ctx, out)
         if rows == PANIC:
             self._kernel_failed = True
             self._native.clear()

@@ -7,8 +7,8 @@ bitmap. A function is generated when its bitmap is first seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import full_bitmap
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Dialect
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON, schema_wrapper
 from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS, NullBitmapFunctions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_indexes
 from airflow_provider_mysql_cdc.cdc.decode.codegen.row_image import ImageContext, RowImageDecoder
@@ -26,6 +27,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.table_shape import (
     KEY_PREFIX,
     KEY_SUFFIX,
     VALUE_PREFIX,
+    TableShape,
     shared_table_shape,
 )
 from airflow_provider_mysql_cdc.cdc.decode.codegen.unavailable import unavailable
@@ -53,8 +55,8 @@ class RowDecoder:
         prefixes: Text that keys and values begin with; None for the schemas of ``envelope``.
         owned: Selects the rows whose records are produced; None for all. Rows that leave columns out, and updates that
             change the key, are decoded whatever their key.
-        refusal: Makes the exception for events with rows that fail, leave columns out or change the key, of the error
-            or None; None to decode such rows and to raise ``ValueDecodeError``.
+        refusal: Makes the exception for events with rows that fail or leave columns out, of the error or None; None to
+            decode such rows and to raise ``ValueDecodeError``.
 
     Raises:
         Declined: The dialect has no code for the table.
@@ -81,6 +83,7 @@ class RowDecoder:
         self.table, self.options, self.owned, self._refusal = table, options, owned, refusal
         self.keys = key_indexes(table, options)
         self._shape = shared_table_shape(table.columns, self.keys, wires, options, envelope, dialect)
+        self._find_json_shape = partial(shared_table_shape, table.columns, self.keys, wires, options, envelope)
         self.columns, self._size, self.extra_key_members = (
             self._shape.columns,
             self._shape.size,
@@ -107,6 +110,11 @@ class RowDecoder:
     def writes(self) -> NullBitmapFunctions:
         """Return the functions (``DecodeRun``) that read inserted rows with all columns, by their bitmap of NULLs."""
         return self._writes
+
+    @cached_property
+    def json_shape(self) -> TableShape:
+        """The code of the columns as JSON, from which headers are made."""
+        return self._shape if self.dialect is JSON else self._find_json_shape()
 
     @property
     def bitmap_size(self) -> int:
@@ -158,15 +166,16 @@ class RowDecoder:
                 if not all_owned and (stop := self._unowned_update_end(data, text, p)):
                     p, row = stop, row + 1
                     continue
-                p, old_key, old = images[data[p : p + size]](data, text, p)
-                p, new_key, new = images[data[p : p + size]](data, text, p)
+                second, old_key, old = images[data[p : p + size]](data, text, p)
+                p, new_key, new = images[data[second : second + size]](data, text, second)
                 if old_key == new_key:
                     key = f"{key_prefix}{new_key}{key_suffix}".encode("latin-1") if keyed else None
                     row_text = row if number is None else number(row)
                     value = f"{prefix}{old}{after}{new}{middle}{row_text}{tail}".encode("latin-1")
                     append((key, value, row, CHANGE, None, None))
                 else:
-                    self._key_change((old_key, old), (new_key, new), row, ctx, append)
+                    json_keys = () if self.dialect is JSON else self._json_keys(data, text, (before, second))
+                    self._key_change((old_key, old), (new_key, new), row, ctx, append, json_keys)
                 row += 1
             if p != last:
                 raise ValueError("the rows do not end where the event ends")
@@ -286,6 +295,13 @@ class RowDecoder:
             )
         return self._image_context
 
+    def _json_keys(self, data: bytes, text: str, starts: tuple[int, int]) -> list[str]:
+        """Return the JSON of the keys of images."""
+        keys, size, noted = self.json_shape.key_images, self._size, len(NULLED.values)
+        found = [keys[data[at : at + size]](data, text, at)[1] for at in starts]
+        del NULLED.values[noted:]  # those of the images are noted
+        return found
+
     def _key_change(
         self,
         before: tuple[str, str],
@@ -293,27 +309,26 @@ class RowDecoder:
         row: int,
         ctx: EventContext,
         append: Callable[[RowRecord], None],
+        json_keys: Sequence[str] = (),
     ) -> None:
         """Add delete, tombstone and create of an UPDATE that changes the key (EVT-28, EVT-29)."""
-        if self._refusal is not None:
-            raise self._refusal(None)
-        prefix = self.value_wrapper[0]
+        prefix, dialect = self.value_wrapper[0], self.dialect
         (old_key, old), (new_key, new) = before, after
-        columns = [self.table.columns[i] for i in self.keys]
+        columns, (old_json, new_json) = [self.table.columns[i] for i in self.keys], json_keys or (old_key, new_key)
         new_header, old_header = None, None
         if not self.options.flat:
-            new_header = ("__debezium.newkey", header_text(new_key, columns, self.options))
-            old_header = ("__debezium.oldkey", header_text(old_key, columns, self.options))
+            new_header = ("__debezium.newkey", header_text(new_json, columns, self.options))
+            old_header = ("__debezium.oldkey", header_text(old_json, columns, self.options))
         old_bytes = f"{self.key_wrapper[0]}{old_key}{self.key_wrapper[1]}".encode("latin-1")
         new_bytes = f"{self.key_wrapper[0]}{new_key}{self.key_wrapper[1]}".encode("latin-1")
+        number = row if self._number is None else self._number(row)
         middle, tail = self.row_texts(ctx, "d")
-        append(
-            (old_bytes, f'{prefix}{{"before":{old}{middle}{row}{tail}'.encode("latin-1"), row, CHANGE, new_header, None)
-        )
+        value = f"{prefix}{dialect.before}{old}{middle}{number}{tail}"
+        append((old_bytes, value.encode("latin-1"), row, CHANGE, new_header, None))
         if self.options.tombstones:
             append((old_bytes, None, row, TOMBSTONE, new_header, None))
         middle, tail = self.row_texts(ctx, "c")
-        value = f'{prefix}{{"before":null,"after":{new}{middle}{row}{tail}'
+        value = f"{prefix}{dialect.insert()}{new}{middle}{number}{tail}"
         append((new_bytes, value.encode("latin-1"), row, NEW_KEY, old_header, None))
 
     def _failure(self, error: Exception, data: bytes, position: RowPosition, ctx: EventContext) -> Exception:

@@ -47,8 +47,8 @@ log = logging.getLogger(__name__)
 class AvroRows:
     """Convert row events of one table version to records in Avro.
 
-    Row images that lack columns, updates that change the key, and rows that fail are decoded to JSON first, which
-    produces errors, headers and dead letters as without Avro.
+    Row images that lack columns, and rows that fail, are decoded to JSON first, which produces errors and dead letters
+    as without Avro.
 
     Args:
         avro_decoder: Decodes rows directly to Avro.

@@ -205,7 +205,8 @@ class ChainWriter:
         """Apply the chain to records of rows, except those with ``AddedHeaders``; see ``produce``."""
         for header, group in groupby(records, _HEADER):
             if isinstance(header, AddedHeaders):
-                self._produce_made(topic, list(group), [*headers, *header] if header else headers)
+                made = [(k, v, row, n, None, p) for k, v, row, n, _, p in group]
+                self._produce_made(topic, made, [*headers, *header] if header else headers)
             else:
                 own = headers if header is None else [header, *headers]
                 for key, value, *_ in group:

@@ -190,7 +190,7 @@ def _ticdc_plan(python: TicdcRowDecoder, wires: tuple[WireType, ...], module: An
     ]
     partitioner = kernel_partitioner(row_plan.partitioner, table, wires, row_plan.options)
     prefixes = tuple(text.encode(_BYTES) for text in row_plan.prefixes)
-    return module.flat_plan(columns, list(python.keys), prefixes, partitioner, tally.native)
+    return module.flat_plan(columns, list(python.keys), prefixes, partitioner, tally.native, python.row_texts)
 
 
 TICDC_ROWS = NativeRowFormat(_ticdc_plan, "decoded to TiCDC's protocol")

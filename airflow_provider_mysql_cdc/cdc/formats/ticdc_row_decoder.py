@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import 
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import RowPartitioner
-from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, RowRecord
+from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, NEW_KEY, RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.ticdc.flat_columns import ticdc_dialect
 from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes
@@ -50,7 +50,7 @@ class TicdcRowPlan:
 
 
 class TicdcRowDecoder(RowDecoder):
-    """Decode complete row images of updates that keep the key; others raise ``FallbackToJson``.
+    """Decode complete row images; others raise ``FallbackToJson``.
 
     Args:
         table: The table.
@@ -105,14 +105,12 @@ class TicdcRowDecoder(RowDecoder):
         if ctx.stamp < 0:
             raise FallbackToJson
         data = bytes(buf[pos:end])
-        start = len(out)
         try:
-            self._rows(op, data, ctx, out)
+            return self._rows(op, data, ctx, out)
         except ROW_ERRORS as error:
             raise FallbackToJson(error) from error
-        return len(out) - start
 
-    def _rows(self, op: str, data: bytes, ctx: EventContext, out: list[RowRecord]) -> None:
+    def _rows(self, op: str, data: bytes, ctx: EventContext, out: list[RowRecord]) -> int:
         text, last, bitmap_size, images = data.decode("latin-1"), len(data), self._size, self._images
         (key_prefix, _), value_prefix, tail = (
             self.key_wrapper,
@@ -121,23 +119,26 @@ class TicdcRowDecoder(RowDecoder):
         )
         keyed, has_value, update = bool(self.keys), op != "d", op == "u"
         partitioner, row, p = self.row_plan.partitioner, ctx.first_row, 0
-        event_partition = partitioner.event_partition(ctx.stamp)
+        partition = event_partition = partitioner.event_partition(ctx.stamp)
         while p < last:
+            first, number, end = p, CHANGE, tail
             if update:
                 p, old_key, _ = images[data[p : p + bitmap_size]](data, text, p)
             image_start = p
             p, key, value = images[data[p : p + bitmap_size]](data, text, p)
             if update and key != old_key:
-                raise FallbackToJson
-            partition = (
-                partitioner.row_partition(data, text, image_start) if event_partition is None else event_partition
-            )
+                if event_partition is None:
+                    partition = partitioner.row_partition(data, text, first)
+                out.append((f"{key_prefix}{old_key}".encode("latin-1"), None, row, CHANGE, None, partition))
+                number, end = NEW_KEY, "".join(self.row_texts(ctx, "c"))
+            if event_partition is None:
+                partition = partitioner.row_partition(data, text, image_start)
             out.append(
                 (
                     f"{key_prefix}{key}".encode("latin-1") if keyed else None,
-                    f"{value_prefix}{value}{tail}".encode("latin-1") if has_value else None,
+                    f"{value_prefix}{value}{end}".encode("latin-1") if has_value else None,
                     row,
-                    CHANGE,
+                    number,
                     None,
                     partition,
                 )
@@ -145,3 +146,4 @@ class TicdcRowDecoder(RowDecoder):
             row += 1
         if p != last:
             raise ValueError("the rows do not end where the event ends")
+        return row - ctx.first_row

@@ -33,7 +33,7 @@ class RecordWriter(Protocol):
     def produce_plain(
         self, topic: str, records: Sequence[RowRecord], headers: Headers, partition: int, size: int
     ) -> None:
-        """Add records of one partition, without headers of their own, to the current transaction."""
+        """Add records of one partition to the current transaction."""
 
     @property
     def bytes_pending(self) -> int:

@@ -271,12 +271,12 @@ class TransactionalWriter:
     def produce_plain(
         self, topic: str, records: Sequence[RowRecord], headers: Headers, partition: int, size: int
     ) -> None:
-        """Add records of one partition without headers of their own; faster than ``produce_all``.
+        """Add records of one partition; faster than ``produce_all``.
 
         Args:
             topic: Topic name.
-            records: The records; none has a header of its own.
-            headers: Headers of all records.
+            records: The records.
+            headers: Headers of all records, after a record's own header.
             partition: Partition number of all records; a record that has a partition has this one.
             size: Bytes of their keys and values.
 
@@ -288,11 +288,12 @@ class TransactionalWriter:
             self._begin()
         produce = self._produce
         self.note_partition(topic, partition)
-        for key, value, _, _, _, _ in records:
+        for key, value, _, _, header, _ in records:
+            record_headers = headers if header is None else [header, *headers]
             try:
-                produce(topic, value, key, partition, None, None, 0, headers)
+                produce(topic, value, key, partition, None, None, 0, record_headers)
             except BufferError:
-                self._produce_blocking(topic, key, value, partition, headers)
+                self._produce_blocking(topic, key, value, partition, record_headers)
             except KafkaException as error:
                 raise self._produce_error(error, topic, key, value, partition, headers) from None
         self.records_pending += len(records)

@@ -62,9 +62,9 @@ def test_what_it_declines_is_written_in_python_or_by_way_of_json(fake: FakeKerne
     fake.answer, out = KEY_CHANGE, list[Any]()
     assert found.write(*body(ROW, columns=3), ctx, out) == 1
     assert out[0][0] == b"\x00\x00\x00\x00\x07\x02"
-    other = image(3, b"\2\0\0\0\1a\x21\x00\x00")
+    buf, pos, end = body(ROW, columns=3)
     with pytest.raises(FallbackToJson):
-        found.update(*body(ROW, other, columns=3, images=2), ctx, out)
+        found.write(buf, pos, end - 1, ctx, out)
 
 
 def test_the_plan_of_a_table_for_the_kernel(fake: FakeKernel) -> None:

@@ -27,4 +27,4 @@ def test_the_extra_asks_for_the_release_that_is_built_here() -> None:
 
 def test_both_sides_of_the_seam_are_of_one_form() -> None:
     source = (ROOT / "native/src/lib.rs").read_text(encoding="utf-8")
-    assert re.findall(r"const FORM: i64 = (\d+);", source) == [str(FORM)]
+    assert [int(form, 0) for form in re.findall(r"const FORM: i64 = (\w+);", source)] == [FORM]

@@ -57,7 +57,7 @@ def decoded(kind: str, *rows: bytes, options: DecoderOptions = DEFAULT, **ctx: A
 @pytest.mark.parametrize(("kind", "rows"), [("write", [ROW]), ("update", [ROW, ROW]), ("delete", [ROW])])
 def test_what_the_kernel_decodes_is_not_decoded_again(fake: FakeKernel, kind: str, rows: list[bytes]) -> None:
     assert decoded(kind, *rows) == [("natively",)]
-    ((buf, pos, end, before, behind, first),) = fake.asked
+    ((buf, pos, end, before, behind, first, _),) = fake.asked
     assert (buf[pos:end], first) == (b"".join(rows), 0)
     assert before.endswith('"source":{"row":') and behind.startswith('},"transaction":null,"op":')
 
@@ -103,10 +103,11 @@ def test_the_plan_of_a_table_for_the_kernel(fake: FakeKernel) -> None:
     mask = ColumnTreatment(change=ValueChange(ValueChangeKind.CONSTANT, text="*é"))
     options = replace(DEFAULT, treatments=(("name", mask),), tombstones=False, key_fields=(("k", "v"),))
     compile_decoder(T, MAP, options, replace(NO_SCHEMA, key_schema='{"s":1}', value_schema='{"v":"é"}'))
-    ((columns, keys, around, binary, deletes, _, owned, unwrapped),) = fake.plans
+    ((columns, keys, around, binary, deletes, _, owned, unwrapped, headers, _),) = fake.plans
     assert columns[0] == (b'"id":', b"null", True, None, "signed", [4], [])
     assert columns[1] == (b'"name":', b"null", True, '"*é"'.encode(), "text:utf8", [1], [])
     assert (keys, binary, deletes, owned, unwrapped) == ([0], False, (True, False), None, None)
+    assert headers == [(0, b'"id":', b"null", False, "signed", [4], [])]
     assert around == [
         b'{"schema":{"s":1},"payload":{',
         b',"k":"v"}}',

@@ -180,12 +180,6 @@ LEFT_TO_PYTHON = {
         .add(c.WRITE_ROWS_EVENT_V2, rows_body(90, c.WRITE_ROWS_EVENT_V2, 2, row(1)[:-1]))
         .end()
     ),
-    "a changed key": lambda s: (
-        s.begin()
-        .add(c.TABLE_MAP_EVENT, map_body(90, MAP))
-        .add(c.UPDATE_ROWS_EVENT_V2, rows_body(90, c.UPDATE_ROWS_EVENT_V2, 2, row(1) + row(2)))
-        .end()
-    ),
     "another clock": lambda s: s.begin(clock=1).end(),
     "GTID number 0": lambda s: s.begin(0).end(),
     "a compressed transaction": lambda s: s.add(c.GTID_LOG_EVENT, gtid_body()).add(40, bytes(9)),
@@ -252,11 +246,20 @@ def test_rows_of_other_writers_are_passed_over_and_keep_their_numbers() -> None:
     assert walk.tally.counts().rows == 2 * len(mine) and found.gtids == [(UUID_TEXT, 1, 3)]
 
 
-def test_an_update_that_changes_a_key_is_left_to_python_whoever_has_it() -> None:
-    for mine in (frozenset[int](), frozenset({0, 1})):
-        sent = Sent().begin().add(c.TABLE_MAP_EVENT, map_body(90, MAP))
-        sent.add(c.UPDATE_ROWS_EVENT_V2, rows_body(90, c.UPDATE_ROWS_EVENT_V2, 2, row(1) + row(2))).end()
-        assert Walk(partitions=2, mine=mine).of(sent).last_transaction is None
+@for_each("mine", [None, frozenset[int](), frozenset({0, 1})])
+@for_each("tombstones", [True, False])
+def test_an_update_that_changes_a_key_has_records_of_both_keys_whoever_has_them(mine: Any, tombstones: bool) -> None:
+    sent = Sent().begin().add(c.TABLE_MAP_EVENT, map_body(90, MAP))
+    rows = row(1) + row(1, 6) + row(2) + row(7)
+    sent.add(c.UPDATE_ROWS_EVENT_V2, rows_body(90, c.UPDATE_ROWS_EVENT_V2, 2, rows)).end()
+    found = Walk(partitions=2, mine=mine, tombstones=tombstones).of(sent)
+    told = [(*record[2:4], record[0], record[4], part) for _, some, part, *_ in found.segments for record in some]
+    new, old = ("__debezium.newkey", b'{"id":7}'), ("__debezium.oldkey", b'{"id":2}')
+    wanted = [(0, 0, b'{"id":1}', None)] if mine is None or partition(b'{"id":1}', 2) in mine else []
+    split = [(1, 0, b'{"id":2}', new), (1, 1, b'{"id":2}', new), (1, 2, b'{"id":7}', old)]
+    wanted += split if tombstones else split[::2]
+    assert sorted(told) == [(*some, partition(some[2], 2)) for some in wanted]
+    assert tuple(map(sum, zip(*found.changes, strict=True))) == (1, len(wanted) - (3 if tombstones else 2), 1)
 
 
 def test_updates_deletes_and_tombstones() -> None:

@@ -169,12 +169,14 @@ def test_records_that_find_no_room_wait_in_their_order(monkeypatch: pytest.Monke
     """Where nothing that waits fills a batch, the client is asked to send what there is."""
     made = clients(monkeypatch, room=2, full=9)
     writer = TransactionalWriter({}, "p.0", single_partition=True)
-    records = [(b"%d" % n, b"v", 0, 0, None, None) for n in range(4)]
+    own = (None, None, ("own", b"2"), None)
+    records = [(b"%d" % n, b"v", 0, 0, header, None) for n, header in enumerate(own)]
     if way == "all":
         writer.produce_all("t", records, [("h", b"1")], 5)
     else:
         writer.produce_plain("t", records, [("h", b"1")], 5, 8)
-    assert made[0].taken == [("t", key, value, 5, [("h", b"1")]) for key, value, *_ in records]
+    assert [headers for *_, headers in made[0].taken] == [[*filter(None, [header]), ("h", b"1")] for header in own]
+    assert [taken[:4] for taken in made[0].taken] == [("t", key, value, 5) for key, value, *_ in records]
     assert made[0].calls.count("flush") == 2 and made[0].calls.count("poll") == 9
     assert (writer.records_pending, writer.bytes_pending) == (4, 8)
 

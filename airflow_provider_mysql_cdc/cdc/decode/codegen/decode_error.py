@@ -143,10 +143,19 @@ def header_text(key: str, columns: list[Column], options: DecoderOptions) -> byt
 
     Source: captured/dml, headers ``__debezium.newkey`` and ``__debezium.oldkey``.
     """
-    values = json.loads(key.encode("latin-1"), parse_float=_Number, parse_int=_Number)
+    values = parse_key(key)
     named = [(field_name(c.name, options.field_names), c) for c in columns]
-    parts = [f"{_quoted(name)}:{_header_value(values[name], c, options)}" for name, c in named]
+    parts = [f"{quoted_header(name)}:{header_value(values[name], c, options)}" for name, c in named]
     return ("{" + ",".join(parts) + "}").encode("utf-8", "surrogatepass")
+
+
+def parse_key(text: str) -> Any:
+    """Return JSON of a key, or of a value in it, as ``header_value`` takes it.
+
+    Args:
+        text: The JSON, byte text.
+    """
+    return json.loads(text.encode("latin-1"), parse_float=_Number, parse_int=_Number)
 
 
 class _Number(str):
@@ -155,28 +164,46 @@ class _Number(str):
     __slots__ = ()
 
 
-def _quoted(text: str) -> str:
+def quoted_header(text: str) -> str:
+    """Return a text as headers have it, between quotes."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _header_value(value: Any, column: Column, options: DecoderOptions) -> str:
+def header_value(value: Any, column: Column, options: DecoderOptions) -> str:
+    """Return a value of a key as headers have it.
+
+    Args:
+        value: Its JSON, parsed.
+        column: Its column.
+        options: Modes.
+    """
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, _Number):
-        dates = options.time_mode == "connect" and options.custom(column) is None
-        unit = _CONNECT_DATES.get(column.type_name) if dates else None
+        unit = connect_date_unit(column, options)
         return value if unit is None else _java_date(int(value) * unit)
     if isinstance(value, str):
-        if _is_decimal(column, options):
+        if is_precise(column, options):
             return decimal_text(int.from_bytes(base64.b64decode(value), "big", signed=True), column.scale or 0)
-        return _quoted(value)
+        return quoted_header(value)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 # Milliseconds of a unit of the types that Connect holds as java.util.Date.
 _CONNECT_DATES = {"DATE": 86_400_000, "TIME": 1, "DATETIME": 1}
+
+
+def connect_date_unit(column: Column, options: DecoderOptions) -> int | None:
+    """Return the milliseconds of a unit of a column that Connect holds as java.util.Date; None for another column.
+
+    Args:
+        column: The column.
+        options: Modes.
+    """
+    dates = options.time_mode == "connect" and options.custom(column) is None
+    return _CONNECT_DATES.get(column.type_name) if dates else None
 
 
 def _java_date(millis: int) -> str:
@@ -192,7 +219,13 @@ def _java_date(millis: int) -> str:
     return f"{date_text(days)}T{clock}" if day_millis else date_text(days)
 
 
-def _is_decimal(column: Column, options: DecoderOptions) -> bool:
+def is_precise(column: Column, options: DecoderOptions) -> bool:
+    """Return whether Connect holds a column's values as java.math.BigDecimal.
+
+    Args:
+        column: The column.
+        options: Modes.
+    """
     if options.custom(column) is not None:
         return False
     if column.type_name == "DECIMAL":
