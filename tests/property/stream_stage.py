@@ -362,7 +362,7 @@ def _outside(patch: pytest.MonkeyPatch) -> None:
 def _search(_: Any, conn: Any, wanted: Any, purged: Any, former_server: str) -> Any:
     """Stand in for the search of a binlog, whose events the model does not have."""
     place, search = ModelRangeWriter.world.source.place_of(conn, wanted, purged)
-    return failover._Search(place, place, search, None, {}, GtidSet(), GtidSet())
+    return failover._Search(place, place, search, None, {}, search.errant, GtidSet(), GtidSet())
 
 
 def _with_gtids(conn: Any, _: Any, offset: BinlogOffset) -> BinlogOffset:
