@@ -258,6 +258,25 @@ def test_transactions_that_a_former_filter_has_left_out_on_the_replica_are_refus
     assert 76 in ids and 75 not in ids
 
 
+def test_statements_of_other_tables_that_a_replica_has_as_empty_transactions_do_not_matter(
+    pipeline: Pipeline, pair: Pair, database: str
+) -> None:
+    root = pair.primary.root
+    execute(root, "CREATE DATABASE aside", "CREATE TABLE aside.t (id INT)")
+    for binlog_format in ("STATEMENT", "MIXED"):
+        execute(root, f"SET SESSION binlog_format='{binlog_format}'", "UPDATE aside.t SET id = 5 WHERE id = 99")
+        execute(root, "CREATE TEMPORARY TABLE aside.x (id INT)", "INSERT INTO aside.x VALUES (1)")
+        execute(root, "DROP TEMPORARY TABLE aside.x", "BEGIN", "DELETE FROM aside.t WHERE id = 98", "COMMIT")
+    execute(root, "SET SESSION binlog_format='ROW'")
+    insert(root, database, 65)
+    pipeline.drain()
+    assert committed(pipeline).read_as_text is not None
+    pair.switch()
+    follow(pipeline, pair)
+    pipeline.drain()
+    assert_exact(pipeline, pair.primary.root, database)
+
+
 @pytest.mark.exhaustive
 def test_a_transaction_that_was_skipped_on_a_server_in_between_is_refused(
     pipeline: Pipeline, pair: Pair, pool: Pool, database: str

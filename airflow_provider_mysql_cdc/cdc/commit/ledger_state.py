@@ -122,14 +122,14 @@ class LedgerState:
         if plan is None or not self.complete():
             return None
         if plan.kind == "snapshot" and self.snapshot is not None:
-            return replace(BinlogOffset.from_json(self.snapshot["offset"]), read_empty=plan.start.read_empty)
+            return BinlogOffset.from_json(self.snapshot["offset"]).remembering(plan.start)
         # A plan that ends with an earlier binlog file has no GTID set for its end. The set of another one may lack
         # transactions that stand before its end and were being committed when it was planned (``position``); the
         # markers of its writers have all that they read.
         reached = [m.reached.offset for m in self.markers.values() if m.epoch == plan.epoch]
         reached = [offset for offset in reached if same_position(offset, plan.end)]
         last = next(iter(reached), plan.end)
-        end = replace(plan.end, last_commit=last.last_commit, read_empty=last.read_empty)
+        end = replace(plan.end, last_commit=last.last_commit).remembering(last)
         gtid_sets = {offset.gtids for offset in reached if offset.gtids} - {plan.end.gtids}
         if not gtid_sets:
             return end

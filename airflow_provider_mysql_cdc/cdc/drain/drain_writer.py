@@ -447,6 +447,7 @@ class DrainWriter:
         changed = applied.state is not self.state
         if self.position.is_lent and self._changes_captured(applied):
             self.position.is_lent = False
+        self.position.is_text = not applied.changes
         if changed:
             self._replace_state(applied.state, event, applied.changes)
             self.output.counts.meter.on_schema_change(query.sql, earlier=self.position.statement_committed())
@@ -626,5 +627,5 @@ class DrainWriter:
             )
         if position.gtid is not None:
             self.tracker.add(position.gtid)
-        position.note_lent()
+        position.note_unchanged()
         position.move_to(event.file, event.end_pos)

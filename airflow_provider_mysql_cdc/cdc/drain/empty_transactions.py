@@ -107,7 +107,7 @@ def moved_by_hand(offset: BinlogOffset, former: BinlogOffset) -> BinlogOffset:
     read_empty = GtidSet.parse(former.read_empty)
     if uuid != (former.server_uuid or "").lower():
         read_empty = read_empty.of_sources(lambda source: source != uuid)
-    return replace(offset, read_empty=str(read_empty) or None)
+    return replace(offset.remembering(former), read_empty=str(read_empty) or None)
 
 
 def with_unread_purged(offset: BinlogOffset, purged: str) -> BinlogOffset:

@@ -110,11 +110,9 @@ def place_on_server(
     if not is_other_server(conn, offset):
         return offset
     stored = _stored_gtids(cfg, conn, offset)
-    found = _find(cfg, conn, offset, stored, stored, offset.read_empty, note)
+    found = _find(cfg, conn, offset, stored, stored, offset, note)
     _require_same_transaction(cfg, conn, offset, offset.last_commit)
-    place = replace(
-        found.place, gtids=str(found.gtids.stored), last_commit=offset.last_commit, read_empty=offset.read_empty
-    )
+    place = replace(found.place, gtids=str(found.gtids.stored), last_commit=offset.last_commit).remembering(offset)
     return with_fingerprint(conn, cfg.connection_settings(), place)
 
 
@@ -132,17 +130,14 @@ def position_on_server(cfg: ConnectorConfig, conn: Any, start: BinlogOffset, rea
         SourceError: The server refuses a query, or cannot be reached.
     """
     stored, reached_gtids = _stored_gtids(cfg, conn, start), _stored_gtids(cfg, conn, reached.offset)
-    read_empty = reached.offset.read_empty
-    found = _find(cfg, conn, start, reached_gtids, stored, read_empty)
+    found = _find(cfg, conn, start, reached_gtids, stored, reached.offset)
     if not reached.is_boundary and (reached.gtid is None or reached.gtid != found.gtids.next_gtid):
         raise _partly_committed_error(conn, start, stored, reached, found)
     last_commit = reached.offset.last_commit
     _require_same_transaction(cfg, conn, start, last_commit)
     boundary = found.place if reached_gtids == stored else found.boundary
-    offset = replace(
-        boundary, gtids=str(found.gtids.stored), origin=None, last_commit=last_commit, read_empty=read_empty
-    )
-    return replace(reached, offset=offset)
+    offset = replace(boundary, gtids=str(found.gtids.stored), origin=None, last_commit=last_commit)
+    return replace(reached, offset=offset.remembering(reached.offset))
 
 
 def _require_same_transaction(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, last_commit: str | None) -> None:
@@ -160,7 +155,7 @@ def _find(
     offset: BinlogOffset,
     wanted: GtidSet,
     stored: GtidSet,
-    read_empty: str | None,
+    read_up_to: BinlogOffset,
     note: Log = lambda line: None,
 ) -> _Search:
     """Return the place of a GTID set in the server's binlog, which holds all that the set of an offset lacks."""
@@ -180,17 +175,17 @@ def _find(
         raise _no_gtids_error(conn, offset, f"the transaction at {found.anonymous} has no GTID")
     if found.gtids.errant:
         raise _errant_error(conn, offset, stored, found)
-    read = wanted.subtract(GtidSet.parse(read_empty)).of_sources(cfg.counts_gtid_source)
+    read = wanted.subtract(GtidSet.parse(read_up_to.read_empty)).of_sources(cfg.counts_gtid_source)
     if skipped := read.subtract(read.subtract(found.skipped.union(_never_logged(conn, executed, purged)))):
         raise _skipped_error(conn, offset, stored, skipped)
-    if emptied := read.subtract(read.subtract(found.emptied)):
+    if emptied := read.subtract(read.subtract(found.emptied)).subtract(GtidSet.parse(read_up_to.read_as_text)):
         require_reason_of_empty(conn, offset, emptied, note)
     if unlogged := found.gtids.unread():
         raise _no_gtids_error(
             conn, offset, f"its binlog does not contain {shown_gtids(unlogged)}, which it has executed"
         )
     _require_no_statements(conn, offset, stored, found)
-    require_nothing_in_empty(cfg, conn, offset, read_empty, note)
+    require_nothing_in_empty(cfg, conn, offset, read_up_to.read_empty, note)
     if line := _uncounted_line(cfg, absent, lost, found.gtids):
         note(line)
     return found

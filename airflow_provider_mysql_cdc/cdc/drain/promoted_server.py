@@ -250,8 +250,8 @@ def require_reason_of_empty(conn: Any, offset: BinlogOffset, emptied: GtidSet, n
         return
     what = (
         f"it has replicated {shown_gtids(emptied)} as empty transactions, and has no replication filters now: a filter "
-        "that it had, or replica_skip_errors, has left out what the stream has read; unless they were statements of "
-        "sessions with another binlog_format than ROW, about temporary tables or without rows"
+        "that it had, or replica_skip_errors, has left out what the stream has read; unless they are old ones of many "
+        "statements of sessions with another binlog_format than ROW, about temporary tables or without rows"
     )
     if str(fetch_all(conn, "SELECT @@version")[0][0]).startswith("5."):
         note(f"WARNING: {what}; {VERIFY_REMEDY}")

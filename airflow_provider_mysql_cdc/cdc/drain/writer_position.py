@@ -33,6 +33,7 @@ class WriterPosition:
             none was read.
         resume: The position up to which an earlier attempt committed the batch; None once the writer is past it.
         is_lent: Whether the transaction has a GTID of another server than the ones before it with its server id.
+        is_text: Whether it has a statement that changes no structure.
         signers: server_uuid of the last GTID by server id.
         file: Binlog file of the last transaction boundary passed.
         pos: Position of that boundary.
@@ -51,15 +52,18 @@ class WriterPosition:
     resume: ResumePosition | None = None
     last_commit: tuple[str | None, int] = (None, 0)
     is_lent: bool = False
+    is_text: bool = False
     signers: dict[int, str] = field(default_factory=dict)
     file: str = field(init=False)
     pos: int = field(init=False)
     _boundary: BinlogOffset | None = field(init=False)
     _read_empty: GtidTracker = field(init=False)
+    _read_as_text: GtidTracker = field(init=False)
     _local_gtids: LocalGtids = field(default_factory=LocalGtids)
 
     def __post_init__(self) -> None:
         self._boundary, self._read_empty = self.start, GtidTracker(self.start.read_empty or "")
+        self._read_as_text = GtidTracker(self.start.read_as_text or "")
         self.file, self.pos = self.start.file, self.start.pos
 
     @property
@@ -140,10 +144,14 @@ class WriterPosition:
         boundary = self.boundary
         gtid, commit_us = self.last_commit
         last_commit = f"{gtid}@{commit_us}" if gtid is not None and commit_us > 0 else self.start.last_commit
-        read_empty = self._read_empty.gtid_set().newest(MOST_READ_EMPTY)
-        self._read_empty = GtidTracker(str(read_empty))
+        read_empty, read_as_text = (
+            str(tracker.gtid_set().newest(MOST_READ_EMPTY)) for tracker in (self._read_empty, self._read_as_text)
+        )
+        self._read_empty, self._read_as_text = GtidTracker(read_empty), GtidTracker(read_as_text)
         boundary = boundary.with_position(boundary.file, boundary.pos, gtids)
-        offset = replace(boundary, last_commit=last_commit, read_empty=str(read_empty) or None)
+        offset = replace(
+            boundary, last_commit=last_commit, read_empty=read_empty or None, read_as_text=read_as_text or None
+        )
         if not self.events and not self.statements:
             return ResumePosition(offset)
         return ResumePosition(offset, self.events, self.statements, self.last_transaction[1], self.row_bytes)
@@ -160,7 +168,7 @@ class WriterPosition:
 
     def sign(self, server_id: int, gtid: str | None) -> None:
         """Take the server id and the GTID of a transaction; only then it is known whether the GTID is lent."""
-        self.last_transaction, self.is_lent = (server_id, gtid), False
+        self.last_transaction, self.is_lent, self.is_text = (server_id, gtid), False, False
         if gtid is None:
             return
         local, uuid = self._local_gtids, gtid_source(gtid)
@@ -175,10 +183,12 @@ class WriterPosition:
         if self.gtid is not None and not self.events and self.statements == _BEGIN_AND_COMMIT:
             self._read_empty.add(self.gtid)
 
-    def note_lent(self) -> None:
-        """Remember the transaction that ends if it has a lent GTID, and nothing in it has changed a captured table."""
+    def note_unchanged(self) -> None:
+        """Remember the transaction that ends if it has a lent GTID and no captured table was changed, or no rows."""
         if self.gtid is not None and self.is_lent:
             self._read_empty.add(self.gtid)
+        elif self.gtid is not None and self.is_text and not self.events:
+            self._read_as_text.add(self.gtid)
 
     def is_before_resume(self) -> bool:
         """Return whether an earlier attempt committed more than was read so far; nothing may be committed then."""

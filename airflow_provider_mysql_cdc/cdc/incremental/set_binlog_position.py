@@ -119,7 +119,7 @@ def find_move(
         else:
             assert action.file is not None and action.pos is not None  # read_action
             target = position_at(conn, settings, binlog_end, action.file, action.pos)
-        move = PositionMove(origin, replace(target, read_empty=origin.read_empty))
+        move = PositionMove(origin, target.remembering(origin))
         if not move.needed or history_covers(cfg, conn, target, origin):
             return move
         records, _ = schema_records(cfg, job, target, _next_epoch(ledger))

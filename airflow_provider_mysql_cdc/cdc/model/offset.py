@@ -100,6 +100,8 @@ class BinlogOffset:
             another time. None when not known.
         read_empty: GTIDs of transactions before the place that were read as empty ones, without a change or a
             statement, or that the server has in no file: another one may have changes under them. None for none.
+        read_as_text: GTIDs of transactions before the place that were logged as statements which concern no captured
+            table: a replica, which logs rows, may have them as empty ones. None for none.
     """
 
     file: str
@@ -109,6 +111,7 @@ class BinlogOffset:
     origin: str | None = None
     last_commit: str | None = field(default=None, compare=False)
     read_empty: str | None = field(default=None, compare=False)
+    read_as_text: str | None = field(default=None, compare=False)
 
     def key(self) -> tuple[int, int]:
         """Return (file number, position); only ``compare_offsets`` and its kin may compare it, which ask whose it
@@ -120,6 +123,10 @@ class BinlogOffset:
         """Return this offset moved to another place of the same server."""
         origin = self.origin if file == self.file else None
         return replace(self, file=file, pos=pos, gtids=gtids, origin=origin, last_commit=None)
+
+    def remembering(self, other: BinlogOffset) -> BinlogOffset:
+        """Return this offset with the transactions that another one remembers."""
+        return replace(self, read_empty=other.read_empty, read_as_text=other.read_as_text)
 
     def covers(self, file: str, pos: int) -> bool:
         """Return whether a place of the stream in which this offset stands lies at or before it.
@@ -133,7 +140,8 @@ class BinlogOffset:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         data = {"file": self.file, "pos": self.pos, "gtids": self.gtids, "server_uuid": self.server_uuid}
-        optional = {"origin": self.origin, "last_commit": self.last_commit, "read_empty": self.read_empty}
+        optional = {"origin": self.origin, "last_commit": self.last_commit}
+        optional |= {"read_empty": self.read_empty, "read_as_text": self.read_as_text}
         return data | {name: value for name, value in optional.items() if value is not None}
 
     @classmethod
@@ -144,15 +152,16 @@ class BinlogOffset:
             DamagedRecordError: It is something else.
         """
         record = as_members(data)
-        gtids, read_empty = record.text_or_none("gtids"), record.text_or_none("read_empty")
-        for name, text in (("gtids", gtids), ("read_empty", read_empty)):
+        sets = {name: record.text_or_none(name) for name in ("gtids", "read_empty", "read_as_text")}
+        for name, text in sets.items():
             if text is not None and not _is_gtid_set(text):
                 raise record.member_error(name, "a GTID set")
         server, origin = record.text_or_none("server_uuid"), record.text_or_none("origin")
         last_commit = record.text_or_none("last_commit")
         if last_commit is not None and _LAST_COMMIT.fullmatch(last_commit) is None:
             raise record.member_error("last_commit", "a GTID and a time, as in uuid:1@1700000000000000")
-        return cls(binlog_file(record, "file"), record.integer("pos"), gtids, server, origin, last_commit, read_empty)
+        place = {"server_uuid": server, "origin": origin, "last_commit": last_commit}
+        return cls(binlog_file(record, "file"), record.integer("pos"), **sets, **place)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.pos}"

@@ -159,12 +159,19 @@ def test_lent_gtids_are_remembered() -> None:
         position.gtid = f"{uuid}:{number}"
         position.sign(server_id, position.gtid)
         assert position.is_lent is is_lent, number
-        position.note_lent()
+        position.note_unchanged()
         position.move_to("b.000001", position.pos + 100)
     position.gtid = None
     position.sign(7, None)
-    position.note_lent()
-    assert position.reached(None).offset.read_empty == f"{SOURCE}:1:5:7:10"
+    position.note_unchanged()
+    for number, is_text, events in ((20, True, 0), (21, True, 1), (22, False, 0)):
+        position.gtid = f"{own}:{number}"
+        position.sign(7, position.gtid)
+        position.is_text, position.events = is_text, events
+        position.note_unchanged()
+    read = position.reached(None).offset
+    assert (read.read_empty, read.read_as_text) == (f"{SOURCE}:1:5:7:10", f"{own}:20")
+    assert WriterPosition(BinlogOffset.from_json(read.to_json())).reached(None).offset.read_as_text == f"{own}:20"
     unknown = WriterPosition(BEFORE, gtid=f"{SOURCE}:1")
     unknown.local_gtids = LocalGtids()
     unknown.sign(0, unknown.gtid)
