@@ -14,6 +14,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger import PLANNER
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import (
+    MOVED_KEY,
     OUTCOME_KEY,
     RUN_KEY,
     WRITERS_KEY,
@@ -145,7 +146,8 @@ class JobLedger:
             OffsetConflictError: The ledger holds another plan.
         """
         latest, self._last_state = self._last_state, None
-        headed_records = self._converted(extra_records, {})
+        moved = [self.record(MOVED_KEY, {"ms": plan.created_ms})] if plan.kind == "reset" else []
+        headed_records = self._converted([*extra_records, *moved], {})
         with self._write_lock:
             state = self._ledger.begin(
                 plan,

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import MOVED_KEY, TAKEN_OVER_KEY, VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import WriterInputs, finish_batch
@@ -326,6 +326,8 @@ class VerifyRound:
         ledger = context.job.latest()
         view = ledger.other_records.get(VIEW_KEY)
         versions = read_versions(context.cfg, names, plan.end, plan.epoch + 1)
+        if not ledger.other_records.keys() & {MOVED_KEY, TAKEN_OVER_KEY}:
+            versions = {name: replace(each, read_again=False) for name, each in versions.items()}
         if (registry := context.cfg.registry_settings("key")) is not None and not registry.guids_for:
             ids = context.job.schema_ids.key_ids
             versions = {n: replace(v, key_ids=ids(table_topic_name(context.cfg, n))) for n, v in versions.items()}

@@ -2,7 +2,7 @@
 
 A snapshot that is taken again, or a blocking one, reads rows that the topic has already, and no key says which. What it
 has read of equal rows is all of them, so they are counted from there on. After a reset to an earlier offset events come
-again; each is counted once.
+again; each is counted once. Where no person has moved the offset, a copy is one more row.
 """
 
 from __future__ import annotations
@@ -103,8 +103,9 @@ def event_mark(
         if not views.is_later(record.source, compared.order_of):
             return keyed + _EARLIER + view
     pass_start = passes.start_of(*place, order)
-    # What a repair has written is not in the binlog.
-    identity = 0 if record.op == _READ or is_repair(headers) else event_identity(record, order, headers)
+    # What a repair has written is not in the binlog. Where nobody has moved the offset, no event comes again.
+    comes_once = record.op == _READ or is_repair(headers) or (written is not None and not written.read_again)
+    identity = 0 if comes_once else event_identity(record, order, headers)
     in_view = repeated is not None and not is_repair(headers) and repeated.has(record.source)
     return keyed + _CHANGE.pack(_CHANGE_MARK, identity, pass_start, in_view)
 

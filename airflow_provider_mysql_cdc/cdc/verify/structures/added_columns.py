@@ -19,7 +19,7 @@ there when the event was written          none
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -146,6 +146,17 @@ class AddedColumns:
         forms = self._now.forms if event.forms is None else event.forms
         declared = self._declared.of(self._tables[version])
         return row[field], forms.get(field) or (UNKNOWN_FORM if declared is None else self._form(declared, column))
+
+    def has_other_origin(self, fields: Iterable[str], structure: int) -> bool:
+        """Return whether columns of now had other names at a structure, or are others than had these names then.
+
+        Args:
+            fields: The columns of now.
+            structure: Number of a structure, or ``UNKNOWN_STRUCTURE`` for any.
+        """
+        numbers = range(len(self._tables)) if structure == UNKNOWN_STRUCTURE else [max(0, structure)]
+        names = [self._columns[field].name for field in fields if field in self._columns]
+        return any(self._origins_since(number).get(name) != (number, name) for number in numbers for name in names)
 
     def _newest_with(self, fields: Set[str]) -> int:
         """Return the number of the newest structure that has these fields alone."""

@@ -244,7 +244,9 @@ class ComparedTable:
     def names_no_row(self, event: EventRecord) -> bool:
         """Return whether an event has a former key of the table, and does not say the present one."""
         written = self.written if self.own_key else None
-        return written is not None and written.has_former_key(event) and not self.identity.is_named_by(event)
+        if written is None or not written.has_former_key(event):
+            return False
+        return not self.identity.is_named_by(event) or written.names_other_row(event, self.identity.key_fields)
 
     def order_of(self, source: Row) -> int:
         """Return a number by which events in several partitions are ordered; 0 where there is none."""

@@ -169,6 +169,7 @@ class TableVersions:
         began_ms: When the history was begun, which may have been recorded anew; None if it is empty.
         described_once: Whether one snapshot alone has its view where the first structure begins.
         key_ids: Ids of the schemas that keys in Avro begin with; empty where they do not.
+        read_again: Whether events may have come again, because a person has moved the offset, or Debezium wrote first.
     """
 
     versions: tuple[StructureVersion, ...]
@@ -181,11 +182,18 @@ class TableVersions:
     began_ms: int | None = None
     described_once: bool = True
     key_ids: frozenset[int] = frozenset()
+    read_again: bool = True
 
     def without_places(self, view_ts: int | None) -> TableVersions:
         """Return the structures alone."""
-        ids, began_ms = self.key_ids, self.began_ms
-        return TableVersions((), view_ts=view_ts, unplaced=self.versions, began_ms=began_ms, key_ids=ids)
+        return TableVersions(
+            (),
+            view_ts=view_ts,
+            unplaced=self.versions,
+            began_ms=self.began_ms,
+            key_ids=self.key_ids,
+            read_again=self.read_again,
+        )
 
     def with_view(self, view: BinlogOffset, known: KnownViews | None = None) -> TableVersions:
         """Return the versions with the views that the ledger knows, and what was read again of the last one's past."""
@@ -204,6 +212,7 @@ class TableVersions:
             "moved_back": self.moved_back,
             "began_ms": self.began_ms,
             "described_once": self.described_once,
+            "read_again": self.read_again,
             "key_ids": sorted(self.key_ids),
             "repeated": None if repeated is None else [repeated.start, repeated.view, repeated.gtids],
             "views": None if views is None else [*views.place, views.since_ms, *map(list, views.ad_hoc)],
@@ -223,8 +232,8 @@ class TableVersions:
         if data["views"] is not None:
             file, pos, ts_ms, since_ms, *ad_hoc = data["views"]
             views = KnownViews(file, pos, ts_ms, since_ms, [(first, last) for first, last in ad_hoc])
-        one_binlog, once = map(record.flag, ("one_binlog", "described_once"))
-        facts = moved_back, repeated, views, unplaced, began_ms, once, frozenset(record.values("key_ids"))
+        one_binlog, once, again = map(record.flag, ("one_binlog", "described_once", "read_again"))
+        facts = moved_back, repeated, views, unplaced, began_ms, once, frozenset(record.values("key_ids")), again
         return cls(versions, one_binlog, view_ts, *facts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -45,7 +46,7 @@ class WrittenStructures:
         self._key_now = record_forms(cfg, table, table_options.table_options(cfg, table))[0]
         self._versions, self.one_binlog = versions.versions, versions.one_binlog
         self.view_ts, self.repeated, self.views = versions.view_ts, versions.repeated, versions.views
-        self._began_ms = versions.began_ms or 0
+        self._began_ms, self.read_again = versions.began_ms or 0, versions.read_again
         self._key_marks = frozenset(b"\0" + number.to_bytes(4, "big") for number in versions.key_ids)
         self._read_once = versions.described_once
         self._begins = [place_order(version.position) for version in versions.versions]
@@ -111,6 +112,11 @@ class WrittenStructures:
     def has_former_key(self, event: EventRecord) -> bool:
         """Return whether an event has a key that the table's records had before the present one."""
         return (frozenset() if event.key is None else frozenset(event.key)) in self._former_keys
+
+    def names_other_row(self, event: EventRecord, fields: Set[str]) -> bool:
+        """Return whether what an event calls by the names of a key may be in other columns than those of now."""
+        number = self._structure_of(event.source) if self._versions else UNKNOWN_STRUCTURE
+        return self._added.has_other_origin(fields, number)
 
     @property
     def key_begin(self) -> int:
