@@ -175,7 +175,7 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
             lock.require()
             begun = time.monotonic()
             counts = complete_batch(planned)
-            earliest = interval.earliest(begun, sum(counts.values()))
+            earliest = interval.earliest(begun, sum(counts.values()), time.monotonic() - begun)
             with contextlib.suppress(SourceConnectionError):  # the batch is complete; whoever needs a server says so
                 source.renew_if_broken(lambda: job.latest().end())
             conn = source.conn
@@ -334,6 +334,8 @@ def _next_plan(
     if start is None:
         return None
     foreign = ForeignTraffic(cfg, start)
+    # Behind a batch with records, a look at what is new is hardly worth its query.
+    may_be_foreign = not any(counts.values())
     # What others have logged is read at the end of the run, too.
     while (now := time.monotonic()) < deadline or foreign.waits:
         try:
@@ -346,7 +348,7 @@ def _next_plan(
                 checked_at = now if check_due else checked_at
                 work_pending = check_due and other_work.is_pending(cfg, job.read())
                 reached = new_end(source.conn, start)
-                can_wait = not work_pending and now < deadline
+                can_wait = may_be_foreign and not work_pending and now < deadline
                 waits = can_wait and reached is not None and foreign.may_wait(source.conn, reached.offset)
                 next_plan = None
                 if waits and check_due:

@@ -199,6 +199,19 @@ def test_what_is_new_within_an_interval_is_one_batch(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.req("CFG-33")
+def test_few_changes_wait_as_long_as_the_lag_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the changes are visible within a quarter of a second: half an interval and a batch."""
+    for interval_ms, takes_s, apart_s in (
+        ("350", 0.01, 0.4375),
+        ("350", 0.05, 0.4),
+        ("350", 0.08, 0.35),
+        ("40", 0.01, 0.05),
+    ):
+        each, _ = batches_of(monkeypatch, takes_s, poll_interval_ms=interval_ms)
+        assert round(each[2] - each[1], 6) == apart_s, (interval_ms, takes_s)
+
+
+@pytest.mark.req("CFG-33")
 def test_many_changes_come_in_fewer_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody may wait for few changes; what a batch costs besides its records is saved where there are many."""
     calm, _ = batches_of(monkeypatch, 0.1, writes=[100_000, 349])
