@@ -116,10 +116,6 @@ class RowEventHandler:
         position.add_row_event(event)
         operation = c.ROW_EVENT_KINDS[event.type]
         route = self.routes.by_id.get(int.from_bytes(buf[body : body + TABLE_ID_BYTES], "little"))
-        if route is not None and route.decoder is None and route.signals is None and self.window_keys is None:
-            if not self._uncounted:
-                self._pass_over(route)
-            return
         header = None if route is None else route.headers.get(event.type)
         pos = body + FLAGS_END + len(header or b"")
         if route is None or header is None or buf[body + FLAGS_END : pos] != header or pos >= end:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.rows_header import check_rows, rows_header
+from airflow_provider_mysql_cdc.cdc.binlog.rows_header import TABLE_ID_BYTES, check_rows, rows_header
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap, parse_table_map
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -174,12 +174,15 @@ class TableRoutes:
             event: The event.
 
         Returns:
-            The route, the event without hidden columns, and the offset in it.
+            The route, the event without hidden columns, and the offset in it; 0 where nothing is read of the rows.
 
         Raises:
             BinlogCorruptError: No TABLE_MAP event announced its table id, or it cannot belong to its table.
             SchemaMismatchError: It is not known which of its columns are hidden.
         """
+        table_id = int.from_bytes(event.buf[event.body : event.body + TABLE_ID_BYTES], "little")
+        if self.is_unused(table_id):
+            return self.by_id[table_id], event, 0
         header = rows_header(event)
         route = self.by_id.get(header.table_id)
         if route is None:
