@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from benchlib.loading import load, make_database, make_tables
+from benchlib.loading import change, load, make_database, make_tables
 from benchlib.source import DATABASE, MySqlSource
 from benchlib.workload import WORKLOADS
 
@@ -24,10 +24,10 @@ def source(stack: Any) -> Iterator[MySqlSource]:
     ("name", "rows", "transactions"),
     [
         *(("narrow", 250, 3), ("wide", 40, 40), ("one-transaction", 10_050, 1), ("compressed", 100, 1)),
-        *(("snapshot", 100, 1), ("tables-10", 150, 20), ("tables-10", 100, 10)),
+        *(("snapshot", 100, 1), ("tables-10", 150, 20), ("tables-10", 100, 10), ("skipped-bytes", 300, 30)),
     ],
 )
-@pytest.mark.exhaustive(but="narrow|compressed|tables")
+@pytest.mark.exhaustive(but="narrow|skipped|tables")
 def test_rows_and_transactions(source: MySqlSource, name: str, rows: int, transactions: int) -> None:
     workload = replace(WORKLOADS[name], rows=rows)
     make_database(source, workload)
@@ -47,6 +47,20 @@ def test_rows_and_transactions(source: MySqlSource, name: str, rows: int, transa
         assert int(last) - int(first) + 1 - others == transactions
         found = [ask(f"SELECT COUNT(DISTINCT id) FROM {DATABASE}.{table}") for table in workload.names]
         assert found == [rows // workload.tables] * workload.tables
+
+
+@pytest.mark.parametrize(
+    ("name", "left"), [("updates", (250, 250)), ("key-updates", (250, 1_000_000_250)), ("deletes", (0, None))]
+)
+def test_changes_of_all_rows(source: MySqlSource, name: str, left: tuple[int, int | None]) -> None:
+    workload = replace(WORKLOADS[name], rows=250)
+    make_database(source, workload)
+    make_tables(source, workload, workload.names)
+    load(source, workload)
+    change(source, workload)
+    with source.connect() as conn, conn.cursor() as cursor:
+        cursor.execute(f"SELECT COUNT(*), MAX(id) FROM {DATABASE}.orders")
+        assert cursor.fetchone() == left
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from benchlib.debezium_sides import DebeziumDrain, DebeziumIncremental, Debezium
 from benchlib.fleet_sides import ProviderFleet
 from benchlib.flink_sides import FlinkDrain
 from benchlib.ground import BenchEnvironment, Contestant, WorkloadRun
-from benchlib.loading import load, make_database, make_tables
+from benchlib.loading import change, load, make_database, make_tables
 from benchlib.our_sides import (
     ProviderEachMinute,
     ProviderIncremental,
@@ -104,12 +104,14 @@ def _measure(
     make_database(source, first)
     # All but the first are made in the stream, so that a run meets them for the first time, and makes their topics.
     make_tables(source, first, first.names[:1])
+    if first.change is not None:
+        load(source, first)
     for _, contestant in (each for some in entered for each in some):
         if isinstance(contestant, AbstractContextManager):  # it has servers of its own
             open_contestants.enter_context(contestant)
         contestant.store_position()
     make_tables(source, first, first.names[1:])
-    load(source, first)
+    (load if first.change is None else change)(source, first)
     for some in entered:
         for number in range(max((entry.repeat for entry, _ in some), default=0)):
             for entry, contestant in some:

@@ -11,6 +11,7 @@ from benchlib.source import DATABASE, SEED_ROWS, SIGNALS, MySqlSource, signal_ta
 from benchlib.workload import Workload
 
 _SEED = f"{DATABASE}_seed"
+_STRANGERS = f"{DATABASE}.strangers"
 
 
 def make_tables(source: MySqlSource, workload: Workload, names: Sequence[str]) -> None:
@@ -28,6 +29,7 @@ def make_database(source: MySqlSource, workload: Workload) -> None:
         f"DROP DATABASE IF EXISTS {_SEED}",
         f"CREATE DATABASE {_SEED}",
         f"CREATE TABLE {_SEED}.{shape.name} ({shape.ddl})",
+        f"CREATE TABLE {_STRANGERS} ({shape.ddl})",
     )
     draw = random.Random(42)
     marks = ", ".join(["%s"] * (shape.columns.count(",") + 1))
@@ -65,15 +67,30 @@ def _fill_one(cursor: Any, workload: Workload) -> None:
     chunk = min(most, workload.a_transaction or SEED_ROWS)
     insert = _insert(shape, shape.name, f"done - done % {most} + id")
     which = f"id > done % {most} AND id <= done % {most} + {chunk} AND id <= done % {most} + {rows} - done"
-    body = f"""CREATE PROCEDURE {_SEED}.fill() BEGIN
+    source = f"SELECT {shape.columns} FROM {_SEED}.{shape.name} WHERE {which};"
+    other = f"INSERT INTO {_STRANGERS} ({shape.columns}) {source}" * workload.strangers
+    _repeat(cursor, workload, "fill", f"{insert} WHERE {which};{other}", chunk)
+    cursor.execute(f"ANALYZE TABLE {DATABASE}.{shape.name}")
+
+
+def change(source: MySqlSource, workload: Workload) -> None:
+    """Change the rows of a workload that are there."""
+    if workload.change is not None:
+        chunk = min(workload.rows, workload.a_transaction)
+        sql = workload.change.sql.format(f"{DATABASE}.{workload.shape.name}")
+        with source.connect() as conn, conn.cursor() as cursor:
+            _repeat(cursor, workload, "change", f"{sql} WHERE id > done AND id <= done + {chunk};", chunk)
+
+
+def _repeat(cursor: Any, workload: Workload, name: str, statements: str, chunk: int) -> None:
+    """Run statements until ``done`` rows are all rows, in a procedure with a name."""
+    cursor.execute(f"""CREATE PROCEDURE {_SEED}.{name}() BEGIN
         DECLARE done INT DEFAULT 0;
         {"" if workload.a_transaction else "START TRANSACTION;"}
-        WHILE done < {rows} DO {insert} WHERE {which}; SET done = done + {chunk}; END WHILE;
+        WHILE done < {workload.rows} DO {statements} SET done = done + {chunk}; END WHILE;
         COMMIT;
-    END"""
-    cursor.execute(body)
-    cursor.execute(f"CALL {_SEED}.fill()")
-    cursor.execute(f"ANALYZE TABLE {DATABASE}.{shape.name}")
+    END""")
+    cursor.execute(f"CALL {_SEED}.{name}()")
 
 
 def _fill_many(cursor: Any, workload: Workload) -> None:

@@ -126,8 +126,8 @@ class ProviderStream:
         found = jobs.run()
         delete_topics(self._pipelines[number])
         workload = self._entry.workload
-        if found.records != workload.rows:
-            raise RuntimeError(f"{workload.name}: {workload.rows} rows were written, and {found.records} records came")
+        if found.records != workload.records:
+            raise RuntimeError(f"{workload.name}: {found.records} records came, and not {workload.records}")
         if found.native_rows and not self._entry.side.native:
             raise RuntimeError(f"{workload.name}: {found.side} decoded {found.native_rows} rows with the native kernel")
         return found

@@ -162,7 +162,8 @@ def _table_of(*begins: str) -> Callable[[Sequence[Session]], str]:
 BLOCKS: Mapping[str, Callable[[Sequence[Session]], str]] = {
     "sessions": _sessions,
     "targets": _targets,
-    "drains": _table_of("narrow", "wide", "one-transaction", "compressed"),
+    "drains": _table_of("narrow", "wide", "single-row", "one-transaction", "compressed"),
+    "kinds": _table_of("updates", "key-updates", "deletes", "skipped-bytes"),
     "forms": _table_of("avro", "unwrap", "ticdc"),
     "snapshots": _table_of("snapshot", "incremental"),
     "verify": _table_of("verify"),

@@ -55,8 +55,8 @@ class DebeziumStream(DebeziumWorker):
 
     def read_all(self) -> Run:
         """Run it until it has written all rows of its workload, and return what it used."""
-        rows = self.entry.workload.rows
-        return self.finish_run(self.until(lambda: self.records() >= rows))
+        wanted = self.entry.workload.records
+        return self.finish_run(self.until(lambda: self.records() >= wanted))
 
     def until(self, enough: Callable[[], bool]) -> Usage:
         """Run it from its stored offset until it has done enough, and end it normally.

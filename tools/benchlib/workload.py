@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from benchlib.shapes import COMPOSITE_KEY, NARROW, SKEWED_KEY, STRING_KEY, WIDE, Shape
+from benchlib.shapes import COMPOSITE_KEY, DENSE_KEY, NARROW, SKEWED_KEY, STRING_KEY, WIDE, Shape
 from benchlib.sides import DEBEZIUM, FLINK
 from benchlib.source import DATABASE
 
@@ -45,6 +45,19 @@ AVRO = RecordFormat(
 TICDC = RecordFormat("TiCDC's Avro", {"value.format": "ticdc-avro", "schema-registry": _REGISTRY})
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Describe what is done to rows that are there before the position that both sides begin at.
+
+    Args:
+        sql: The statement without its condition, of the table's name.
+        records: Records of a row.
+    """
+
+    sql: str
+    records: int = 1
+
+
 LEAST_ROWS = 100
 ROWS_PER_STREAM = 3
 """Rows of a stream of a fleet that a drain finds."""
@@ -71,6 +84,8 @@ class Workload:
         rate: Changes a second of a steady load.
         least: Fewest rows at any scale.
         share: Speed of the processor that each writer has for itself, as a share of a whole one; 0 where all share all.
+        change: What is done to the rows of its one table; None for rows that are inserted.
+        strangers: Transactions of a table that is not captured, for each of its own.
     """
 
     name: str
@@ -90,6 +105,13 @@ class Workload:
     rate: float = 200.0
     least: int = LEAST_ROWS
     share: float = 0.0
+    change: Change | None = None
+    strangers: int = 0
+
+    @property
+    def records(self) -> int:
+        """Return the records of all its rows."""
+        return self.rows * (1 if self.change is None else self.change.records)
 
     @property
     def names(self) -> list[str]:
@@ -120,7 +142,8 @@ class Workload:
     def rows_as(self) -> tuple[object, ...]:
         """Return what two workloads have equal that can be measured on the same rows, one after the other."""
         alone = () if self.kind in _SHARING else (self.name,)
-        return self.shape, self.rows, self.a_transaction, self.tables, self.compressed, self.mysql, alone
+        written = self.a_transaction, self.compressed, self.change, self.strangers
+        return self.shape, self.rows, self.tables, written, self.mysql, alone
 
     def scaled(self, scale: float, *, quick: bool = False) -> Workload:
         """Return it with another number of rows, and of tables where it has many.
@@ -177,6 +200,12 @@ def _writers(tables: int, writers: int, share: float) -> Workload:
     return Workload(name, about, NARROW, 5 * _M, tables=tables, peer=None, ours=ours, share=share)
 
 
+_CHANGES = (
+    ("updates", "updated", Change("UPDATE {} SET amount = amount + 1")),
+    # A delete, a tombstone and a create.
+    ("key-updates", "updated with their keys", Change("UPDATE {} SET id = id + 1000000000", 3)),
+    ("deletes", "deleted", Change("DELETE FROM {}", 2)),
+)
 # Neighbours that share their rows (``Workload.rows_as``) are measured on one load.
 _ALL = (
     Workload("narrow", "7 columns, 100 rows in a transaction", NARROW, 5 * _M, 5 * _M),
@@ -198,7 +227,9 @@ _ALL = (
     Workload("wide", "20 columns, one row in a transaction", WIDE, 5 * _M, 500_000, a_transaction=1),
     Workload("wide-schemas", "the same, schemas in each record", WIDE, _M, a_transaction=1, form=JSON_SCHEMAS),
     Workload("snapshot-wide", "20 columns, read by a snapshot", WIDE, _M, kind="snapshot", a_transaction=1),
-    Workload("narrow-single", "7 columns, one row in a transaction", NARROW, _M, a_transaction=1),
+    Workload("single-row", "7 columns, one row in a transaction", NARROW, _M, a_transaction=1),
+    *(Workload(name, f"100 rows {how} in a transaction", DENSE_KEY, _M, change=made) for name, how, made in _CHANGES),
+    Workload("skipped-bytes", "as narrow, nine transactions of another table beside each", NARROW, _M, strangers=9),
     Workload("one-transaction", "7 columns, all rows in one transaction", NARROW, _M, a_transaction=0),
     Workload("compressed", "7 columns, compressed transactions of 100 rows", NARROW, _M, compressed=True),
     replace(_SNAPSHOT, name="snapshot-string", about="the same, key of 33 letters", shape=STRING_KEY, rows=_M, quick=0),

@@ -78,11 +78,11 @@ def test_what_fails_keeps_nothing_else_from_being_measured(
     begun: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "result.json"
-    chosen = [f"--workload={name}" for name in ("narrow-single", "one-transaction", "compressed")]
+    chosen = [f"--workload={name}" for name in ("single-row", "one-transaction", "compressed")]
     assert cli.main([*chosen, "--scale=0.01", "--side=python", f"--output={path}"]) == 2
     assert "error: Kafka went away" in capsys.readouterr().err
     (session,) = read(path)
-    assert [run.workload for run in session.runs] == [START, "narrow-single", "compressed"]
+    assert [run.workload for run in session.runs] == [START, "single-row", "compressed"]
     assert session.about["versions"]["mysql"] == "9.7.4"
     assert cli.main(["--workload=one-transaction", "--side=python"]) == 2
 
