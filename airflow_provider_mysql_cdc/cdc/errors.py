@@ -75,6 +75,14 @@ _MESSAGE = re.compile(
 )
 
 
+READ_AGAIN = (
+    "trigger mysql_cdc_reset_offset with offset=current, then mysql_cdc_snapshot with again=true, then "
+    "mysql_cdc_verify with repair=yes"
+)
+"""How to go on where the binlog has what no drain can pass: its batch is not finished, and keeps a snapshot from
+beginning; what was deleted meanwhile is still in the topics."""
+
+
 class CdcError(Exception):
     """Something of no other kind; the base of all errors, which say what, where, why, what to do, and whether to retry.
 
@@ -251,13 +259,13 @@ class DdlParseError(SchemaError):
 class RowsAsTextError(DdlParseError):
     """A CREATE TABLE ... SELECT was logged as text, so its rows are nowhere in the binlog (SETUP-16)."""
 
-    advice = "Set binlog_format=ROW for every session, and take a new snapshot of the table."
+    advice = "Set binlog_format=ROW for every session, and do what the message says."
 
 
 class SchemaMismatchError(SchemaError):
     """TABLE_MAP contradicts the structure the history gives."""
 
-    advice = "Rebuild the schema history (snapshot.mode=recovery), or take a new snapshot of the table."
+    advice = "Rebuild the schema history (snapshot.mode=recovery), or do what else the message says."
 
 
 class ValueDecodeError(CdcError):

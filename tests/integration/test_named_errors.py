@@ -35,6 +35,7 @@ from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog import dump
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.errors import (
+    READ_AGAIN,
     BinlogPurgedError,
     CdcError,
     ServerIdInUseError,
@@ -48,6 +49,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
+from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink import topics
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
@@ -278,13 +280,17 @@ def as_statement(root: Any, *statements: str) -> None:
 def test_statement_format_of_one_session(text: str, pipeline: Pipeline, root: Any, database: str) -> None:
     """Its rows are nowhere in the binlog, so the drain stops there; the session's own database does not matter."""
     execute(root, f"CREATE DATABASE `{database}_x`", f"USE `{database}_x`")
-    as_statement(root, f"{text} INTO `{database}`.t VALUES (3, 'unseen')")
+    as_statement(root, f"{text} INTO `{database}`.t VALUES (3, 'unseen')", f"DELETE FROM `{database}`.t WHERE id = 1")
     execute(root, f"INSERT INTO `{database}`.t VALUES (4, 'later')", f"DROP DATABASE `{database}_x`")
     for _ in range(2):
-        with nothing_moves(pipeline, SourceSettingError, retry=False, says="new snapshot", where="unseen"):
+        with nothing_moves(pipeline, SourceSettingError, retry=False, says=READ_AGAIN, where="unseen"):
             pipeline.drain()
     outcome = pipeline.settle()
     assert not outcome.complete and type(outcome.error) is SourceSettingError
+    reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to="current")
+    assert pipeline.snapshot(again=True).complete
+    assert not pipeline.verify(VerifyRequest(repair=RepairMode.YES)).equal, "a deleted row is still in the topic"
+    assert pipeline.verify().equal
 
 
 @pytest.mark.req("SETUP-16")
@@ -307,7 +313,7 @@ def test_load_data_in_statement_format_stops_only_where_tables_are_captured(
     finishes(pipeline)
     as_statement(root, f"LOAD DATA INFILE '{file}' INTO TABLE `{database}`.t")
     execute(root, f"DROP DATABASE `{database}_x`")
-    with nothing_moves(pipeline, SourceSettingError, retry=False, says="new snapshot", where="LOAD DATA"):
+    with nothing_moves(pipeline, SourceSettingError, retry=False, says=READ_AGAIN, where="LOAD DATA"):
         pipeline.drain()
 
 
@@ -317,7 +323,7 @@ def test_purged_start_position(private: Pipeline, server: PrivateServer, databas
     assert stored is not None and stored.committed is not None
     with server.connect() as conn:
         purge(conn)
-        with nothing_moves(private, BinlogPurgedError, retry=False, says="new snapshot", where=stored.committed.file):
+        with nothing_moves(private, BinlogPurgedError, retry=False, says=READ_AGAIN, where=stored.committed.file):
             private.drain()
         # The way out that the error names.
         assert private.snapshot(again=True).complete
@@ -364,11 +370,11 @@ def test_a_purged_file_of_which_everything_was_read(
         purge(conn)
         stored = private.store.load()
         assert stored is not None and stored.committed is not None
-        with nothing_moves(private, BinlogPurgedError, retry=False, says="new snapshot", where=stored.committed.file):
+        with nothing_moves(private, BinlogPurgedError, retry=False, says=READ_AGAIN, where=stored.committed.file):
             private.drain()
         # A reset begins another history.
         execute(conn, "RESET BINARY LOGS AND GTIDS")
-        with nothing_moves(private, BinlogPurgedError, retry=False, says="new snapshot", where=stored.committed.file):
+        with nothing_moves(private, BinlogPurgedError, retry=False, says=READ_AGAIN, where=stored.committed.file):
             private.drain()
 
 

@@ -10,7 +10,7 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.corrupt import event_parser
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.wire import HEADER_LENGTH, lenenc
-from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, UnsupportedEventError
+from airflow_provider_mysql_cdc.cdc.errors import READ_AGAIN, BinlogCorruptError, UnsupportedEventError
 
 CRC_RESIDUE = 0x2144DF1C  # CRC-32 of any bytes followed by their own CRC-32, little-endian
 _FORMAT_DESCRIPTION = Struct(
@@ -149,7 +149,7 @@ def incident_error(event: Event) -> BinlogCorruptError:
         "the server logged an incident: changes are missing from its binlog",
         where=event.where(),
         why=f"incident {int.from_bytes(buf[body : body + 2], 'little')} {text}",
-        remedy="take a new snapshot of the captured tables",
+        remedy=READ_AGAIN,
     )
 
 

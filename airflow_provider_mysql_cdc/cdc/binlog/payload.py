@@ -15,7 +15,7 @@ import zstandard
 from airflow_provider_mysql_cdc.cdc.binlog.corrupt import event_parser
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.wire import HEADER, HEADER_LENGTH, lenenc
-from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, UnsupportedEventError
+from airflow_provider_mysql_cdc.cdc.errors import READ_AGAIN, BinlogCorruptError, UnsupportedEventError
 
 PIECE_BYTES = 1 << 20
 # max_allowed_packet cannot be larger, so neither can an event that a replica could read uncompressed.
@@ -85,7 +85,7 @@ def decompress_events(event: Event) -> Iterator[Event]:
             "a transaction is compressed with an unknown method",
             where=event.where(),
             why=f"compression type {payload.compression}",
-            remedy="set binlog_transaction_compression=OFF on the server and take a new snapshot",
+            remedy=f"set binlog_transaction_compression=OFF on the server; then {READ_AGAIN}",
         )
     try:
         with zstandard.ZstdDecompressor().stream_reader(payload.data, read_across_frames=True) as reader:

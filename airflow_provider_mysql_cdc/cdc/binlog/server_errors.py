@@ -10,6 +10,7 @@ import ssl
 from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.errors import (
+    READ_AGAIN,
     BinlogCorruptError,
     BinlogPurgedError,
     ServerIdInUseError,
@@ -132,7 +133,9 @@ _NO_BINLOG = ErrorTemplate(
 _PURGED = ErrorTemplate(
     BinlogPurgedError,
     "the binlog no longer holds the start position",
-    "take a new snapshot; raise binlog_expire_logs_seconds so that files outlive the longest pause",
+    "take a new snapshot (trigger mysql_cdc_snapshot with again=true), then trigger mysql_cdc_verify with repair=yes, "
+    "as rows that were deleted meanwhile are still in the topics; and raise binlog_expire_logs_seconds so that files "
+    "outlive the longest pause",
 )
 MISSING_TRANSACTIONS = ErrorTemplate(
     BinlogPurgedError,
@@ -152,7 +155,7 @@ _SERVER_ID_IN_USE = ErrorTemplate(
 _CORRUPT = ErrorTemplate(
     BinlogCorruptError,
     "the server cannot read its binlog",
-    "check the file with mysqlbinlog --verify-binlog-checksum; if it is damaged, take a new snapshot",
+    f"check the file with mysqlbinlog --verify-binlog-checksum; if it is damaged, {READ_AGAIN}",
 )
 _SETTING = ErrorTemplate(
     SourceSettingError, "a server setting keeps the binlog from being read", "change the setting the server names"

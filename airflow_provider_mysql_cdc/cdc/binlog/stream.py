@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.payload import decompress_events
 from airflow_provider_mysql_cdc.cdc.binlog.position import readable_start
 from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import FRAME, HEAD_LENGTH, UnusedRows, pass_over
 from airflow_provider_mysql_cdc.cdc.binlog.wire import HEADER_LENGTH
-from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import READ_AGAIN, BinlogCorruptError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, same_base
 
 __all__ = ["BinlogStream", "Event", "PacketSource", "open_stream"]
@@ -405,7 +405,7 @@ class BinlogStream:
             "the end of the batch is not an event boundary of this server's binlog",
             where=f"{self._end}",
             why=f"an event there ends at {end_pos}; the binlog was reset, or this is another server",
-            remedy="connect to the server the batch was planned on, or take a new snapshot",
+            remedy=f"connect to the server the batch was planned on; or {READ_AGAIN}",
         )
 
     def _check_file_complete(self) -> None:
@@ -414,7 +414,7 @@ class BinlogStream:
                 "the binlog file ends before the end of the batch",
                 where=f"{self._file}:{self._pos}, end {self._end}",
                 why="the server lost the tail of its binlog (sync_binlog other than 1 and a crash)",
-                remedy="compare source and topics after this position; then take a new snapshot",
+                remedy=READ_AGAIN,
             )
 
 

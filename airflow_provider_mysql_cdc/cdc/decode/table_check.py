@@ -12,7 +12,7 @@ from typing import NoReturn
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType, wire_type
 from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_CHARACTER_BYTES, charset_by_id
-from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
+from airflow_provider_mysql_cdc.cdc.errors import READ_AGAIN, SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model.charset_decoders import shown_text
 from airflow_provider_mysql_cdc.cdc.model.interning import Interned, interned
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family, Metadata
@@ -78,8 +78,7 @@ def mismatch_error(table: Table, what: str, why: str) -> SchemaMismatchError:
         why=why,
         remedy=(
             "the schema history lacks a change of the table: rebuild it with snapshot.mode=recovery; if that is "
-            "refused, or this error comes again because rows of both structures wait, trigger mysql_cdc_reset_offset "
-            "with offset=current, then mysql_cdc_snapshot with again=true, then mysql_cdc_verify with repair=yes"
+            f"refused, or this error comes again because rows of both structures wait, {READ_AGAIN}"
         ),
     )
 

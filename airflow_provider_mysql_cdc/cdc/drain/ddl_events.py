@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.drain.completed_statement import completed_s
 from airflow_provider_mysql_cdc.cdc.drain.correction_records import correction_history
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic
 from airflow_provider_mysql_cdc.cdc.errors import (
+    READ_AGAIN,
     DdlParseError,
     RecordTooLargeError,
     RowsAsTextError,
@@ -117,7 +118,7 @@ def statement_format_error(where: str, statement: str) -> SourceSettingError:
         "rows were changed by a statement that was logged as text",
         where=f"{where}: {statement}",
         why="the session had binlog_format=STATEMENT or MIXED, so the changed rows are not in the binlog",
-        remedy="set binlog_format=ROW for every session, then take a new snapshot of the tables it changed",
+        remedy=f"set binlog_format=ROW for every session; then {READ_AGAIN}",
     )
 
 

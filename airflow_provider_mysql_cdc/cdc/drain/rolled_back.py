@@ -28,6 +28,6 @@ def require_no_rows(position: WriterPosition, sql: str, event: Event) -> None:
         "a transaction with rows was rolled back in the binlog",
         where=f"{event.where()}: {sql[:200]}, transaction since {position.file}:{position.pos}",
         why=f"which of its {position.events} row events are valid depends on the engines of its tables",
-        remedy="look at the transaction with mysqlbinlog; to go on behind it send the signal set-binlog-position with "
-        "the position after it, and then run mysql_cdc_verify with repair",
+        remedy="look at the transaction with mysqlbinlog; to go on behind it trigger mysql_cdc_reset_offset with the "
+        "position after it (offset=file:position), and then mysql_cdc_verify with repair=yes",
     )

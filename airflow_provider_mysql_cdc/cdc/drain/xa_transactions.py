@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.purged_files import ServerState
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event, open_stream
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, UnsupportedEventError
+from airflow_provider_mysql_cdc.cdc.errors import READ_AGAIN, BinlogPurgedError, UnsupportedEventError
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
@@ -197,7 +197,6 @@ def find_prepared(
             where=f"XA COMMIT at {before}",
             why=f"it was prepared before this stream began, and the server's binlog begins with {first}, before which "
             "there may have been another one",
-            remedy="give the batch up (DAG mysql_cdc_reset_offset with current), then take a new snapshot "
-            "(mysql_cdc_snapshot with again=true): the rows are in the tables",
+            remedy=f"{READ_AGAIN}: the rows are in the tables",
         )
     return prepared

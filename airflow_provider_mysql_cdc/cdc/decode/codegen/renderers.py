@@ -31,7 +31,7 @@ from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
     quote_byte_text,
 )
 from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_double, decimal_groups, decimal_text
-from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
+from airflow_provider_mysql_cdc.cdc.errors import READ_AGAIN, SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_double
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family, WireFormat
@@ -422,6 +422,6 @@ def column_renderer(request: ColumnRequest) -> ColumnRenderer:
     if request.wire_format is None:
         raise SchemaMismatchError(
             f"Column {request.column.name} is {request.column.type_name}, but the binlog has type {request.wire.code}",
-            remedy="the schema history does not describe this table version: take a new snapshot of the table",
+            remedy=f"the schema history does not describe this table version: {READ_AGAIN}",
         )
     return RENDERERS[request.column.family](request)
