@@ -323,7 +323,7 @@ def test_purged_start_position(private: Pipeline, server: PrivateServer, databas
     assert stored is not None and stored.committed is not None
     with server.connect() as conn:
         purge(conn)
-        with nothing_moves(private, BinlogPurgedError, retry=False, says=READ_AGAIN, where=stored.committed.file):
+        with nothing_moves(private, BinlogPurgedError, retry=False, says="new snapshot", where=stored.committed.file):
             private.drain()
         # The way out that the error names.
         assert private.snapshot(again=True).complete
@@ -370,11 +370,11 @@ def test_a_purged_file_of_which_everything_was_read(
         purge(conn)
         stored = private.store.load()
         assert stored is not None and stored.committed is not None
-        with nothing_moves(private, BinlogPurgedError, retry=False, says=READ_AGAIN, where=stored.committed.file):
+        with nothing_moves(private, BinlogPurgedError, retry=False, says="new snapshot", where=stored.committed.file):
             private.drain()
         # A reset begins another history.
         execute(conn, "RESET BINARY LOGS AND GTIDS")
-        with nothing_moves(private, BinlogPurgedError, retry=False, says=READ_AGAIN, where=stored.committed.file):
+        with nothing_moves(private, BinlogPurgedError, retry=False, says="new snapshot", where=stored.committed.file):
             private.drain()
 
 
