@@ -1,8 +1,8 @@
 """The schema history of a Debezium connector: read its structures, and write those of this stream in its form.
 
 The members are those of Debezium 1.9 to 3.x: ``source``, ``position``, ``databaseName``, ``ddl``, ``tableChanges``; of
-a file each line is a record. The statements are used, because older versions describe columns otherwise. Records that
-this stream has written there have no statement of a table, and ``structure`` and ``part`` of its own history.
+a file each line is a record. The statements are used, because older versions describe columns otherwise; and they are
+written, because Debezium for MySQL before 2.0 reads nothing else.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DamagedRecordError, DdlParseError
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, same_base
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
-from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.schema.description_part import DescriptionPart
-from airflow_provider_mysql_cdc.cdc.schema.full_description import describe_all
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
-from airflow_provider_mysql_cdc.cdc.schema.stored_structure import read_structure
+from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import build_snapshot_schema, history_records
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import TableDefinitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +37,7 @@ class ConnectorStatement:
         gtids: What the server had executed before it; None without GTIDs.
         in_snapshot: Whether a snapshot has read it.
         where: Topic and offset, or file and line.
-        changes: Tables that it changed, which counts where there is no text: a signal has described them.
-        structure: A table as this stream has described it.
-        part: Its part in such a description.
+        changes: Tables that a signal has described, without a text.
     """
 
     db: str
@@ -52,8 +48,6 @@ class ConnectorStatement:
     in_snapshot: bool
     where: str
     changes: tuple[dict[str, Any], ...] = ()
-    structure: Table | None = None
-    part: DescriptionPart | None = None
 
     def apply_to(self, cfg: ConnectorConfig, state: SchemaState, context: DdlContext) -> SchemaState:
         """Return the structures behind it.
@@ -67,20 +61,9 @@ class ConnectorStatement:
             DdlParseError: It is about a captured table, and not understood.
             SchemaError: A description is damaged.
         """
-        record = HistoryRecord(
-            cfg.topic_prefix,
-            BinlogOffset(self.file, self.pos),
-            0,
-            0,
-            self.db,
-            self.ddl,
-            replace(context, default_db=self.db),
-            self.changes,
-            structure=self.structure,
-            part=self.part,
-        )
-        starts = self.part is not None and self.part.records > 0
-        return record.apply_to(SchemaState() if starts else state, cfg.needs_schema)
+        at, session = BinlogOffset(self.file, self.pos), replace(context, default_db=self.db)
+        record = HistoryRecord(cfg.topic_prefix, at, 0, 0, self.db, self.ddl, session, self.changes)
+        return record.apply_to(state, cfg.needs_schema)
 
     def is_before(self, cfg: ConnectorConfig, offset: BinlogOffset) -> bool:
         """Return whether it is part of the structures at an offset (Debezium 3.6.1, ``HistoryRecordComparator``).
@@ -121,8 +104,8 @@ def read_statements(values: Iterable[tuple[str, bytes | None]], prefix: str) -> 
             server, file, pos = source["server"], str(position["file"]), int(position["pos"])
             file_number(file)
             gtids, in_snapshot = position.get("gtids"), bool(position.get("snapshot"))
-            changes, structure, part = _described(record)
-        except (ValueError, KeyError, TypeError, AttributeError, DamagedRecordError) as error:
+            changes = tuple(dict(change) for change in record.get("tableChanges") or ())
+        except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(
                 "this is not the schema history of a Debezium connector for MySQL",
                 where=where,
@@ -132,21 +115,7 @@ def read_statements(values: Iterable[tuple[str, bytes | None]], prefix: str) -> 
             ) from None
         if server == prefix and isinstance(ddl := record.get("ddl"), str):
             db = str(record.get("databaseName") or "")
-            described = () if ddl.strip() else changes
-            yield ConnectorStatement(db, ddl, file, pos, gtids, in_snapshot, where, described, structure, part)
-
-
-def _described(
-    record: Mapping[str, Any],
-) -> tuple[tuple[dict[str, Any], ...], Table | None, DescriptionPart | None]:
-    """Return what a record describes without a statement."""
-    changes = tuple(dict(change) for change in record.get("tableChanges") or ())
-    structure, part = record.get("structure"), record.get("part")
-    return (
-        changes,
-        None if structure is None else read_structure(Members(structure)),
-        None if part is None else DescriptionPart.from_members(Members(part)),
-    )
+            yield ConnectorStatement(db, ddl, file, pos, gtids, in_snapshot, where, () if ddl else changes)
 
 
 def structures_at(
@@ -226,15 +195,19 @@ def different_tables(cfg: ConnectorConfig, stored: SchemaState, server: SchemaSt
     return found
 
 
-def history_values(cfg: ConnectorConfig, state: SchemaState, offset: BinlogOffset) -> list[bytes]:
-    """Return records that describe all structures, as a Debezium connector reads them at this offset.
+def history_values(cfg: ConnectorConfig, definitions: TableDefinitions, offset: BinlogOffset) -> list[bytes]:
+    """Return records that describe all structures as a connector's snapshot does, for one that goes on at an offset.
 
     Args:
         cfg: The connector's configuration.
-        state: The structures.
+        definitions: The server's statements, as of the offset.
         offset: The offset.
+
+    Raises:
+        DdlParseError: A statement cannot be parsed.
     """
-    return [json.dumps(_record(json.loads(r.to_bytes()), offset)).encode() for r in describe_all(cfg, state, offset, 0)]
+    records = history_records(cfg, build_snapshot_schema(definitions), offset, 0)
+    return [json.dumps(_record(json.loads(record.value or b""), offset)).encode() for record in records]
 
 
 def _record(record: Mapping[str, Any], offset: BinlogOffset) -> dict[str, Any]:
@@ -246,5 +219,4 @@ def _record(record: Mapping[str, Any], offset: BinlogOffset) -> dict[str, Any]:
         "databaseName": record["databaseName"],
         "ddl": record["ddl"],
         "tableChanges": record["tableChanges"],
-        **{name: record[name] for name in ("structure", "part") if name in record},
     }

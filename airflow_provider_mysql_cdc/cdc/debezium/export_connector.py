@@ -22,8 +22,9 @@ from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import connector_of
 from airflow_provider_mysql_cdc.cdc.debezium.connector_history import history_values
 from airflow_provider_mysql_cdc.cdc.debezium.sources import offset_records
 from airflow_provider_mysql_cdc.cdc.debezium.stopped import require_finished_batch
+from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import definitions_at
 from airflow_provider_mysql_cdc.cdc.drain.taken_over import taken_over
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError, NoOffsetError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, NoOffsetError, SchemaError, StateError
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
 from airflow_provider_mysql_cdc.cdc.job import run_lock
@@ -31,7 +32,7 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
-from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import TableDefinitions
 from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import SignalOffsets
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
@@ -68,6 +69,7 @@ def export_stream(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log
         NoOffsetError: The stream has no offset.
         StateError: A batch, an ad-hoc snapshot or an XA transaction is not over.
         BinlogPurgedError: The server no longer has the offset.
+        SchemaError: A captured table was changed after it.
         RunInProgressError: A run of the stream is running.
     """
     cfg = at_one_server(cfg, store, log)
@@ -87,10 +89,22 @@ def export_stream(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log
         _require_nothing_open(ledger, state.committed)
         with connect(cfg.connection_settings()) as conn:
             offset = check_available(conn, cfg.connection_settings(), state.committed)
-        structures = load_schema_state(cfg, until=offset, epoch=state.epoch + 1)
-    log(f"the connector will go on from {offset}, with {len(structures.tables)} table(s)")
-    history = history_values(cfg, structures, offset)
+        definitions = _definitions(cfg, offset)
+    log(f"the connector will go on from {offset}, with {len(definitions.tables)} table(s)")
+    history = history_values(cfg, definitions, offset)
     return ExportedStream(written_offset(offset, int(time.time())), history, offset, _signals_read(cfg, ledger))
+
+
+def _definitions(cfg: ConnectorConfig, offset: BinlogOffset) -> TableDefinitions:
+    try:
+        return definitions_at(cfg, offset)
+    except SchemaError as error:
+        raise SchemaError(
+            "the server's structures are not those at the stream's offset",
+            where=error.where,
+            why="a captured table was changed after the offset",
+            remedy="run mysql_cdc_drain, and export then",
+        ) from error
 
 
 def _signals_read(cfg: ConnectorConfig, ledger: LedgerState) -> int | None:

@@ -81,6 +81,22 @@ def history_covers(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, draine
     return True
 
 
+def definitions_at(cfg: ConnectorConfig, offset: BinlogOffset) -> TableDefinitions:
+    """Return the server's definitions of the captured tables, which are those at an offset.
+
+    Args:
+        cfg: The connector's configuration.
+        offset: The offset.
+
+    Raises:
+        SchemaError: A captured table was changed after the offset; names the statement and its position.
+        StateError: Tables are created or dropped too quickly.
+    """
+    definitions, end = _read_definitions(cfg)
+    require_no_ddl(cfg, offset, end)
+    return definitions
+
+
 def schema_records(
     cfg: ConnectorConfig, job: JobLedger, offset: BinlogOffset, epoch: int
 ) -> tuple[list[SideRecord], int]:
@@ -99,9 +115,8 @@ def schema_records(
         SchemaError: A captured table was changed after the offset; names the statement and its position.
         StateError: Tables are created or dropped too quickly.
     """
-    definitions, end = _read_definitions(cfg)
     try:
-        require_no_ddl(cfg, offset, end)
+        definitions = definitions_at(cfg, offset)
     except SchemaError as error:
         raise SchemaError(
             "the table structures at this position are not known: a captured table was changed after it",

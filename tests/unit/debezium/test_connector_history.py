@@ -12,6 +12,7 @@ from kit.drain_rig import GIVEN
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.debezium.connector_history import (
+    all_tables,
     different_tables,
     history_values,
     read_statements,
@@ -20,6 +21,8 @@ from airflow_provider_mysql_cdc.cdc.debezium.connector_history import (
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import captured_state
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import TableDefinitions
 
 CFG = ConnectorConfig.from_properties(GIVEN | {"table.include.list": "d.t,d.u"})
 UUIDS = "8d4a1c5e-0000-11ee-9d2f-0242ac120002", "9e5b2d6f-0000-11ee-9d2f-0242ac120002"
@@ -99,34 +102,43 @@ def test_differences_between_history_and_server_are_named() -> None:
     assert different_tables(CFG, server, server) == {}
 
 
-def test_our_structures_are_written_with_the_members_that_a_connector_reads() -> None:
-    values = history_values(CFG, at(99, record(CREATE, 10)), BinlogOffset("b.000003", 400, "", "u"))
+def definitions(**creates: str) -> TableDefinitions:
+    tables = {TableId("d", name): create for name, create in creates.items()}
+    return TableDefinitions("utf8mb4", "utf8mb4_0900_ai_ci", {"d": "CREATE DATABASE `d`"}, tables, "", 0)
+
+
+def test_structures_are_written_as_a_connector_s_snapshot_writes_them() -> None:
+    """Debezium for MySQL before 2.0 reads the statements alone, later ones the description."""
+    create = "CREATE TABLE `t` (`d` varchar(10), `id` int NOT NULL, PRIMARY KEY (`id`))"
+    values = history_values(CFG, definitions(t=create), BinlogOffset("b.000003", 400, "", "u"))
     records = [json.loads(value) for value in values]
-    assert {tuple(r) for r in records} == {
-        (*MEMBERS, "part"),
-        (*MEMBERS, "structure", "part"),
-    }
+    assert {tuple(r) for r in records} == {MEMBERS}
     assert all(r["position"] == {"file": "b.000003", "pos": 400, "gtids": "", "snapshot": True} for r in records)
+    statements = [(r["databaseName"], r["ddl"]) for r in records]
+    assert statements[0][1].startswith("SET character_set_server=")
+    assert statements.index(("d", "DROP TABLE IF EXISTS `d`.`t`")) < statements.index(("d", create))
     [change] = records[-1]["tableChanges"]
     assert (change["type"], change["id"]) == ("CREATE", '"d"."t"')
-    assert [c["name"] for c in change["table"]["columns"]] == ["id", "a"]
-    assert records[0]["ddl"].startswith("SET character_set_server=")
+    assert [c["name"] for c in change["table"]["columns"]] == ["d", "id"]
 
 
 def test_what_we_have_written_there_is_read_when_the_stream_is_taken_over_again() -> None:
-    """A description has no statement; what a connector writes behind it goes on from there."""
-    enum = "ALTER TABLE t ADD e ENUM('x','y') CHARACTER SET latin1, ADD UNIQUE KEY (a), DROP PRIMARY KEY"
-    ours = at(300, record(CREATE, 10), record(enum, 100), record("CREATE TABLE u (id INT PRIMARY KEY)", 200))
+    ours = definitions(
+        t="CREATE TABLE `t` (`e` enum('x','y') CHARACTER SET latin1, `id` int NOT NULL, UNIQUE KEY (`id`))"
+    )
     exported = history_values(CFG, ours, BinlogOffset("b.000002", 300))
-    before = [record(CREATE, 10), record("CREATE TABLE gone (id INT PRIMARY KEY)", 10)]
-    state = at(300, *before, *(value.replace(b'"server": "cap"', b'"server": "p"') for value in exported))
-    assert state.tables == ours.tables and state.non_unique_indexes == ours.non_unique_indexes
-    assert columns(at(500, *before, *exported, record("ALTER TABLE t DROP a", 400))) == ["id", "e"]
+    before = [record(CREATE, 10), record("CREATE TABLE u (id INT PRIMARY KEY)", 10)]
+    assert at(300, *before, *exported).tables == captured_state(ours).tables, "the other one is gone"
+    assert columns(at(500, *before, *exported, record("ALTER TABLE t ADD f INT", 400))) == ["e", "id", "f"]
     assert columns(at(299, *before, *exported)) == ["id", "a"]
+    assert all_tables(CFG, read_statements([("", v) for v in (*before, *exported)], "p"), DdlContext()).keys() == {
+        TableId("d", "t"),
+        TableId("d", "u"),
+    }
 
 
 def test_a_table_that_a_signal_has_described_counts() -> None:
-    described = json.loads(history_values(CFG, at(99, record(CREATE, 10)), BinlogOffset("b.000002", 50))[-1])
-    signal = {name: described[name] for name in MEMBERS} | {"position": {"file": "b.000002", "pos": 50}}
-    assert columns(at(60, json.dumps(signal).encode())) == ["id", "a"]
-    assert at(40, json.dumps(signal).encode()).tables == {}
+    described = json.loads(history_values(CFG, definitions(t=CREATE), BinlogOffset("b.000002", 50))[-1])
+    signal = json.dumps(described | {"ddl": "", "position": {"file": "b.000002", "pos": 50}}).encode()
+    assert columns(at(60, signal)) == ["id", "a"]
+    assert at(40, signal).tables == {}
