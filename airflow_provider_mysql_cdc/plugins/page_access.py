@@ -6,7 +6,7 @@ request, do not work here; the auth manager is asked as they ask it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -37,7 +37,12 @@ def visible_pipelines(
         session: Of the metadata database.
     """
     dag_ids = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
-    found = readable_pipelines(CATALOG, session, dag_ids)
+
+    def with_runs(chosen: Sequence[str]) -> list[str]:
+        rights = dag_rights(user, session, chosen)
+        return [dag_id for dag_id in chosen if rights[dag_id]["runs"]]
+
+    found = readable_pipelines(CATALOG, session, dag_ids, with_runs)
     # A request that waits for a source must not hold one of the few connections that Airflow's own API needs.
     session.rollback()
     return found

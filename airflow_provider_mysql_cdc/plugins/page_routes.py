@@ -65,18 +65,25 @@ def list_pipelines(
     rights = dag_rights(user, session, dag_ids)
     dags = pipeline_runs.dag_rows(session, dag_ids)
     readable = [dag_id for dag_id in dag_ids if rights[dag_id]["runs"]]
-    last = pipeline_runs.last_runs(session, readable, datetime.now(UTC))
-    rows = [_row(pipeline, dags, last) for pipeline in shown]
+    now = datetime.now(UTC)
+    last = pipeline_runs.last_runs(session, readable, now)
+    forms = {dag_id: form for pipeline in shown for dag_id, form in pipeline.forms.items() if dag_id in readable}
+    chosen = pipeline_runs.chosen_runs(session, forms, now)
+    rows = [_row(pipeline, dags, last, chosen) for pipeline in shown]
     return {"total": len(found), "all": len(pipelines), "offset": offset, "pipelines": rows}
 
 
-def _row(pipeline: Pipeline, dags: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
+def _row(
+    pipeline: Pipeline, dags: dict[str, Any], last: dict[str, Any], chosen: dict[tuple[str, str], Any]
+) -> dict[str, Any]:
+    forms = pipeline.forms
+    runs = (chosen.get((d, pipeline.conn_id)) if d in forms else last.get(d) for d in pipeline.dag_ids)
     drains = [task.dag_id for task in pipeline.tasks if task.kind == "drain"]
     return {
         "conn_id": pipeline.conn_id,
         "dags": [dags[dag_id] for dag_id in pipeline.dag_ids if dag_id in dags],
         "paused": bool(drains) and all(dags[d]["paused"] for d in drains if d in dags),
-        "last_run": pipeline_runs.newest(last[d] for d in pipeline.dag_ids if d in last),
+        "last_run": pipeline_runs.newest(run for run in runs if run is not None),
         **_reading(STATUS.known(pipeline.main_task), brief=True),
     }
 
@@ -93,7 +100,7 @@ def show_pipeline(pipeline: VisiblePipeline, session: SessionDep, user: GetUserD
     rights = dag_rights(user, session, working_dags(pipeline, session))
     dags = pipeline_runs.dag_rows(session, pipeline.dag_ids)
     readable = [dag_id for dag_id in pipeline.dag_ids if rights[dag_id]["runs"]]
-    runs = pipeline_runs.runs(session, readable)
+    runs = pipeline_runs.runs(session, readable, conn_id=pipeline.conn_id, forms=pipeline.forms)
     checked = may_check(pipeline, user, session)
     session.rollback()  # a pool of connections is not held while a source is asked
     kinds = {task.dag_id: task.kind for task in pipeline.tasks}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 MAX_RUNS = 25
@@ -14,9 +15,14 @@ COUNTED = timedelta(days=1)
 """How far back the events of tables are counted."""
 MAX_EVENTS = 5_000
 """Asset events of which records are counted."""
+MAX_CHOSEN = 200
+"""Runs that are looked through for the connection that they have chosen."""
 ACTIVE_STATES = ("queued", "running")
 
 RunJson = dict[str, Any]
+ConnectionField = tuple[str, str]
+"""The field of a DAG's trigger form that chooses the connection, and what it has unless somebody chooses another."""
+NO_FIELDS: Mapping[str, ConnectionField] = MappingProxyType({})
 
 
 def dag_rows(session: Any, dag_ids: Collection[str]) -> dict[str, RunJson]:
@@ -61,21 +67,62 @@ def last_runs(session: Any, dag_ids: Collection[str], now: datetime) -> dict[str
     return {row.dag_id: _run(row) for row in rows}
 
 
-def runs(session: Any, dag_ids: Collection[str], limit: int = MAX_RUNS) -> list[RunJson]:
-    """Return the newest runs of DAGs, those at work first.
+def chosen_runs(session: Any, forms: Mapping[str, ConnectionField], now: datetime) -> dict[tuple[str, str], RunJson]:
+    """Return the last run of each connection that was chosen in the form of a DAG in the last days, by both.
+
+    Args:
+        session: Of the metadata database.
+        forms: The DAGs, with their forms.
+        now: The time.
+    """
+    from airflow.models.dagrun import DagRun
+    from sqlalchemy import select
+
+    recent = DagRun.dag_id.in_(forms) & (DagRun.run_after >= now - RECENT)
+    query = select(*_run_columns(), DagRun.conf).where(recent).order_by(DagRun.run_after.desc()).limit(MAX_CHOSEN)
+    found: dict[tuple[str, str], RunJson] = {}
+    for row in session.execute(query) if forms else ():
+        found.setdefault((row.dag_id, _chosen(row.conf, forms[row.dag_id])), _run(row))
+    return found
+
+
+def _chosen(conf: Any, form: ConnectionField) -> str:
+    """Return the connection of a run: what its form holds, or the form's default."""
+    field, default = form
+    chosen = conf.get(field) if isinstance(conf, Mapping) else None
+    return chosen if isinstance(chosen, str) and chosen else default
+
+
+def runs(
+    session: Any,
+    dag_ids: Collection[str],
+    limit: int = MAX_RUNS,
+    *,
+    conn_id: str = "",
+    forms: Mapping[str, ConnectionField] = NO_FIELDS,
+) -> list[RunJson]:
+    """Return the newest runs of DAGs for a connection, those at work first.
 
     Args:
         session: Of the metadata database.
         dag_ids: The DAGs.
         limit: Most runs.
+        conn_id: The connection.
+        forms: DAGs whose form chooses a connection: only runs that have chosen this one count.
     """
     from airflow.models.dagrun import DagRun
     from sqlalchemy import select
 
-    query = select(*_run_columns()).where(DagRun.dag_id.in_(dag_ids))
-    newest = query.order_by(DagRun.run_after.desc()).limit(limit)
-    active = query.where(DagRun.state.in_(ACTIVE_STATES)).order_by(DagRun.run_after.desc()).limit(limit)
-    found = {(row.dag_id, row.run_id): _run(row) for select_ in (active, newest) for row in session.execute(select_)}
+    query = select(*_run_columns(), DagRun.conf).where(DagRun.dag_id.in_(dag_ids))
+    most = MAX_CHOSEN if forms else limit
+    newest = query.order_by(DagRun.run_after.desc()).limit(most)
+    active = query.where(DagRun.state.in_(ACTIVE_STATES)).order_by(DagRun.run_after.desc()).limit(most)
+    found = {
+        (row.dag_id, row.run_id): _run(row)
+        for select_ in (active, newest)
+        for row in session.execute(select_)
+        if row.dag_id not in forms or _chosen(row.conf, forms[row.dag_id]) == conn_id
+    }
     return list(found.values())[:limit]
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
+from airflow_provider_mysql_cdc.plugins.pipeline_runs import chosen_runs
 from airflow_provider_mysql_cdc.plugins.serialized_tasks import CONN_ARGUMENT, PipelineTask, pipeline_tasks
 
 log = logging.getLogger(__name__)
@@ -34,6 +36,11 @@ class Pipeline:
     def main_task(self) -> PipelineTask:
         """The task whose arguments describe the pipeline."""
         return min(self.tasks, key=lambda task: (CONFIG_ORDER.index(task.kind), task.chosen_by_run, task.dag_id))
+
+    @property
+    def forms(self) -> dict[str, tuple[str, str]]:
+        """Field of the trigger form that chooses the connection, and the form's default, by DAG."""
+        return {task.dag_id: (task.conn_field, task.form_conn_id) for task in self.tasks if task.conn_field}
 
     @property
     def dag_ids(self) -> tuple[str, ...]:
@@ -124,18 +131,48 @@ def _latest(session: Any) -> list[tuple[Any, str, str]]:
     return [(row[0], str(row[1]), str(row[2])) for row in session.execute(query)]
 
 
-def readable_pipelines(catalog: DagCatalog, session: Any, dag_ids: Collection[str] | None) -> dict[str, Pipeline]:
+def readable_pipelines(
+    catalog: DagCatalog,
+    session: Any,
+    dag_ids: Collection[str] | None,
+    with_runs: Callable[[Sequence[str]], Collection[str]] = tuple,
+) -> dict[str, Pipeline]:
     """Return the pipelines of DAGs, without tasks whose team may not use the connection.
 
     Args:
         catalog: What the stored DAGs say.
         session: Of the metadata database.
         dag_ids: The DAGs, those that a user may read; None for all.
+        with_runs: Returns those of some DAGs whose runs the user may read.
     """
     tasks = catalog.tasks(session, dag_ids)
+    tasks += _chosen_tasks(session, tasks, with_runs)
     if tasks and _multi_team():
         tasks = _without_other_teams(session, tasks)
     return group_tasks(tasks)
+
+
+def _chosen_tasks(
+    session: Any, tasks: Sequence[PipelineTask], with_runs: Callable[[Sequence[str]], Collection[str]]
+) -> list[PipelineTask]:
+    """Return tasks of the connections that recent runs have chosen in the forms of their DAGs.
+
+    What such a run says beside it is that of the form's default. A run that has failed may have named no connection.
+    """
+    forms = {task.dag_id: task for task in tasks if task.conn_field}
+    if not forms:
+        return []
+    fields = {dag_id: (task.conn_field, task.form_conn_id) for dag_id, task in forms.items()}
+    readable = with_runs(sorted(fields))
+    runs = chosen_runs(session, {dag_id: fields[dag_id] for dag_id in readable}, datetime.now(UTC))
+    known = {(task.dag_id, task.conn_id) for task in tasks}
+    chosen = [key for key, run in runs.items() if key not in known and run["state"] != "failed"]
+    return [
+        replace(task, conn_id=conn_id)
+        for dag_id, conn_id in chosen
+        for task in tasks
+        if task.dag_id == dag_id and task.conn_id == forms[dag_id].conn_id
+    ]
 
 
 def _multi_team() -> bool:

@@ -37,6 +37,8 @@ class PipelineTask:
         task_id: The task.
         kind: What it does, from ``KINDS``; ``other`` for sensors and operators of others.
         chosen_by_run: Whether the DAG's trigger form chooses the connection, so that a run must name it.
+        conn_field: The field of the form that chooses it; empty where none does.
+        form_conn_id: The connection that the form has unless somebody chooses another.
         kafka_conn_id: Its connection of type ``kafka``; empty where the first connection names Kafka.
         registry_conn_id: Its connection of type ``schema_registry``; empty for none.
         offset_conn_id: Its connection of the offset database; empty for the state of an asset.
@@ -51,6 +53,8 @@ class PipelineTask:
     task_id: str
     kind: str
     chosen_by_run: bool = False
+    conn_field: str = ""
+    form_conn_id: str = ""
     kafka_conn_id: str = ""
     registry_conn_id: str = ""
     offset_conn_id: str = ""
@@ -94,6 +98,8 @@ def _tasks(dag_id: str, task: Mapping[str, Any], params: Mapping[str, Any]) -> I
             str(task.get("task_id")),
             MAPPED_KINDS.get(kind, kind) if mapped else kind,
             chosen_by_run=TEMPLATE_MARK in text,
+            conn_field=_field(text, params) or "" if TEMPLATE_MARK in text else "",
+            form_conn_id=_default(text, params),
             kafka_conn_id=_value(arguments.get("kafka_conn_id"), params),
             registry_conn_id=_value(arguments.get(REGISTRY_ARGUMENT), params),
             offset_conn_id=_value(arguments.get("offset_conn_id"), params),
@@ -133,12 +139,24 @@ def _values(text: str, params: Mapping[str, Any]) -> list[str]:
     """Return the values that an argument can have: itself, or those that the trigger form offers for it."""
     if TEMPLATE_MARK not in text:
         return [text]
-    name = next((name for name in params if f"params.{name} " in text or f"params.{name}}}" in text), None)
+    name = _field(text, params)
     if name is None:
         return []
     param = params[name]
     offered = (param.get("schema") or {}).get("enum") or [param.get("default")]
     return [value for value in offered if isinstance(value, str) and value]
+
+
+def _field(text: str, params: Mapping[str, Any]) -> str | None:
+    """Return the field of the form that a template takes a value from."""
+    return next((name for name in params if f"params.{name} " in text or f"params.{name}}}" in text), None)
+
+
+def _default(text: str, params: Mapping[str, Any]) -> str:
+    """Return the value that a field of the form has before somebody changes it."""
+    name = _field(text, params) if TEMPLATE_MARK in text else None
+    default = params[name].get("default") if name is not None else None
+    return default if isinstance(default, str) else ""
 
 
 def _value(text: Any, params: Mapping[str, Any]) -> str:

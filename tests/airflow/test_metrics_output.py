@@ -92,7 +92,7 @@ def test_a_file_is_written_whatever_the_task_ends_with(
     _, pipeline = fakes
     path = tmp_path / "shop.prom"
     assert run("metrics_file_success", metrics_file=str(path)).state == "success"
-    assert 'mysql_cdc_lag_milliseconds{server="shop"} 1500' in path.read_text().splitlines()
+    assert 'mysql_cdc_lag_seconds{server="shop"} 1.5' in path.read_text().splitlines()
     path.unlink()
     pipeline.outcome = FakeOutcome(complete=False, error=SinkConnectionError("Kafka is gone"))
     monkeypatch.setattr(topics, "accepts_clients", lambda settings, timeout_s: True)

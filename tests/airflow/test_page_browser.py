@@ -387,3 +387,31 @@ def test_a_hundred_pipelines_are_listed_with_few_requests(site: Site) -> None:
     browser.click("#later")
     browser.wait_for("document.querySelector('caption').innerText === '26 to 50 of 100'")
     assert browser.complaints() == []
+
+
+def test_a_narrow_screen_has_cards_a_wide_one_is_used_and_long_names_end_in_an_ellipsis(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_name = "mysql_" + "x" * 192
+    for name, conn_id in (("shop", "mysql_shop"), ("long", long_name)):
+        define_connection(monkeypatch, conn_id, name)
+        store_dags(cdc_pipeline(name, mysql_cdc_conn_id=conn_id, schedule="*/5 * * * *"))
+    browser = site.browser
+    try:
+        for width in (420, 1440):
+            browser.size(width, 900)
+            site.open("/mysql-cdc/")
+            browser.wait_for("document.querySelectorAll('tbody tr').length >= 1")
+            browser.wait_for("!document.querySelector('[data-state=reading]')")
+            assert browser.run("document.documentElement.scrollWidth") <= width
+            assert browser.run("document.querySelector('#later')") is None, "there is one page"
+            link = f"document.getElementById('link-{long_name}')"
+            assert browser.run(f"{link}.scrollWidth > {link}.clientWidth && {link}.title.length === 198")
+            stacked = browser.run("getComputedStyle(document.querySelector('tbody tr')).display === 'block'")
+            assert stacked == (width == 420)
+            label = browser.run("getComputedStyle(document.querySelectorAll('tbody td')[0], '::before').content")
+            assert label == ('"State: "' if width == 420 else "none")
+            assert width == 420 or browser.run("document.querySelector('table').clientWidth") > 1_350
+        assert browser.complaints() == []
+    finally:
+        browser.size(1280, 900)

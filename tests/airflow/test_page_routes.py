@@ -24,6 +24,7 @@ from page_site import (
     forget_dags,
     store_dags,
 )
+from real_servers import load
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
@@ -391,3 +392,21 @@ def test_a_person_who_may_read_one_dag_gets_no_texts_of_the_logs_of_the_others(
     assert [dag["dag_id"] for dag in page["dags"]] == [only]
     assert [entry["dag_id"] for entry in page["actions"]["trigger"]] == [only] and page["actions"]["pause"] == []
     assert "unread" in str(page) and "SECRET" not in str(page) and "shop_drain" not in str(page)
+
+
+def test_a_run_is_shown_at_the_connection_that_its_form_has_chosen(
+    api: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The example DAGs work for a connection of the form: another one than its default is a pipeline of its own."""
+    for conn_id, prefix in (("mysql_cdc_default", "first"), ("mysql_bank", "bank")):
+        define_connection(monkeypatch, conn_id, prefix)
+    store_dags({"mysql_cdc_drain": load("mysql_cdc_drain")})
+    body = {"logical_date": None, "conf": {"mysql_cdc_conn_id": "mysql_bank"}}
+    answer = api.post("/api/v2/dags/mysql_cdc_drain/dagRuns", json=body, headers=bearer(*USER))
+    assert answer.status_code == 200, answer.text
+    listed = api.get("/mysql-cdc/api/pipelines", headers=bearer(*VIEWER)).json()["pipelines"]
+    last = {row["conn_id"]: row["last_run"] and row["last_run"]["dag_id"] for row in listed}
+    assert last == {"mysql_bank": "mysql_cdc_drain", "mysql_cdc_default": None, "mysql_shop": None}
+    for conn_id, runs in (("mysql_bank", 1), ("mysql_cdc_default", 0)):
+        assert len(read(api, f"/mysql-cdc/api/pipeline?conn_id={conn_id}")["runs"]) == runs
+    assert 'connection="mysql_bank"' in api.get("/mysql-cdc/metrics", headers=bearer(*VIEWER)).text

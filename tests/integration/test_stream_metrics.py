@@ -318,7 +318,7 @@ def test_what_cannot_be_measured_is_not_said_to_be_zero(pipeline: Pipeline, root
     status = read_status(pipeline.cfg)
     assert status.active is None and status.lag.milliseconds is None and status.lag.why
     text = status.prometheus()
-    assert "mysql_cdc_lag_known{" in text and "mysql_cdc_lag_milliseconds" not in text
+    assert "mysql_cdc_lag_known{" in text and "mysql_cdc_lag_seconds" not in text
 
 
 @pytest.mark.req("MET-50", "MET-51", "MET-52", "MET-53", "MET-54", "MET-55", "MET-56", "MET-49", "MET-59")

@@ -90,9 +90,8 @@ def _meaning(metric: Metric) -> str:
 
 
 def _prometheus(metric: Metric) -> str:
-    suffix = {ValueType.NAMES: "_count"}.get(metric.type, "")
     numeric = metric.type not in (ValueType.TEXT, ValueType.TEXTS)
-    return f"`{prometheus_name(metric)}{suffix}`" if numeric and not metric.absent else ""
+    return f"`{prometheus_name(metric)}`" if numeric and not metric.absent else ""
 
 
 def render_page() -> str:

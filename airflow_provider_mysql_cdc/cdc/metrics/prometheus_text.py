@@ -11,7 +11,9 @@ from airflow_provider_mysql_cdc.cdc.metrics.metric_table import Metric, ValueTyp
 
 PREFIX = "mysql_cdc"
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_UNIT_ENDINGS = {"ms": "_milliseconds", "s": "_seconds", "bytes": "_bytes"}
+_UNIT_ENDINGS = {"ms": "_seconds", "s": "_seconds", "bytes": "_bytes"}
+_PER_UNIT = {"ms": 1000}
+"""Prometheus has base units: what a value in another one is divided by."""
 _TEXT_METRICS = {"BinlogFilename", "Status"}
 """Texts with few values, which are labels of a sample with value 1; other texts are left out."""
 
@@ -38,10 +40,13 @@ class Sample:
 def prometheus_name(described: Metric) -> str:
     """Return the name of a metric in Prometheus: its family and its words, a unit and ``_total`` of counters.
 
+    Units are seconds and bytes, and only histograms have a name that ends with ``_count`` (``promtool check metrics``).
+
     Args:
         described: The metric.
     """
-    words = _WORD.sub("_", described.name.replace("MilliSeconds", "Milliseconds")).lower()
+    words = _WORD.sub("_", described.name.replace("MilliSeconds", "Seconds")).lower()
+    words = re.sub("_count$", "s", words)
     base = f"{PREFIX}_{described.family.replace('-', '_')}_{words}"
     unit = described.unit
     ending = _UNIT_ENDINGS.get(unit, "")
@@ -66,12 +71,12 @@ def _samples(described: Metric, value: Any, labels: tuple[tuple[str, str], ...])
     kind = "counter" if described.type is ValueType.COUNTER else "gauge"
     name, text = prometheus_name(described), described.meaning
     if described.type in (ValueType.NUMBER, ValueType.COUNTER, ValueType.FLAG):
-        yield Sample(name, kind, text, labels, float(value))
+        yield Sample(name, kind, text, labels, float(value) / _PER_UNIT.get(described.unit, 1))
     elif described.type is ValueType.NUMBERS:
         for table, number in value.items():
             yield Sample(name, kind, text, (*labels, ("table", table)), float(number))
     elif described.type is ValueType.NAMES:
-        yield Sample(f"{name}_count", kind, f"Number of: {text}", labels, float(len(value)))
+        yield Sample(name, kind, f"Number of: {text}", labels, float(len(value)))
     elif described.name in _TEXT_METRICS:
         yield Sample(f"{name}_info", kind, text, (*labels, ("value", value)), 1.0)
 

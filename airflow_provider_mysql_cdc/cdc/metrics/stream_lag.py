@@ -9,7 +9,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import PREFIX, Sample
 
 LAG_METRICS = {
-    f"{PREFIX}_lag_milliseconds": "Age of the first change of a captured table that is not in Kafka, by the source's "
+    f"{PREFIX}_lag_seconds": "Age of the first change of a captured table that is not in Kafka, by the source's "
     "clock; 0 when there is none. It grows while nobody drains, whatever the reason; on an idle source it stays 0. At "
     "most so old where the change was not searched further (after 200,000 events of other tables).",
     f"{PREFIX}_lag_bytes": "Bytes of binlog, of all tables, between what is in Kafka and the end.",
@@ -60,7 +60,8 @@ def lag_samples(stream: str, lag: StreamLag) -> Iterator[Sample]:
         stream: ``topic.prefix``.
         lag: The lag.
     """
-    values = {"lag_milliseconds": lag.milliseconds, "lag_bytes": lag.bytes}
+    seconds = None if lag.milliseconds is None else lag.milliseconds / 1000
+    values = {"lag_seconds": seconds, "lag_bytes": lag.bytes}
     for name, value in values.items():
         if value is not None:
             yield own_sample(stream, name, value)

@@ -58,7 +58,7 @@ def test_the_page_is_current() -> None:
 @for_each(
     ("family", "name", "expected"),
     [
-        ("streaming", "MilliSecondsBehindSource", "mysql_cdc_streaming_milliseconds_behind_source"),
+        ("streaming", "MilliSecondsBehindSource", "mysql_cdc_streaming_seconds_behind_source"),
         ("streaming", "TotalNumberOfEventsSeen", "mysql_cdc_streaming_total_number_of_events_seen_total"),
         ("streaming", "MaxQueueSizeInBytes", "mysql_cdc_streaming_max_queue_size_in_bytes"),
         ("snapshot", "SnapshotDurationInSeconds", "mysql_cdc_snapshot_snapshot_duration_in_seconds"),

@@ -157,8 +157,8 @@ def test_the_text_for_prometheus_is_what_a_scraper_reads() -> None:
     ledger = LedgerState(PLAN, ledger.markers, other_records=ledger.other_records, outcome=outcome)
     found = parsed(status(ledger, StreamLag(1_234, 99)).prometheus())
     assert found['mysql_cdc_streaming_total_number_of_create_events_seen_total{server="shop"}'] == 3
-    assert found['mysql_cdc_lag_milliseconds{server="shop"}'] == 1_234
-    assert found['mysql_cdc_streaming_milliseconds_behind_source{server="shop"}'] == 1_234, "no run is active"
+    assert found['mysql_cdc_lag_seconds{server="shop"}'] == 1.234
+    assert found['mysql_cdc_streaming_seconds_behind_source{server="shop"}'] == 1.234, "no run is active"
     assert found['mysql_cdc_snapshot_snapshot_aborted{server="shop"}'] == 1
     unreachable = parsed(status(ledger, StreamLag(why="no answer"), active=None).prometheus())
     assert unreachable['mysql_cdc_snapshot_snapshot_aborted{server="shop"}'] == 0, "its run may be at work"
