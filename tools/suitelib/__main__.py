@@ -38,8 +38,8 @@ class Part:
     niceness: int = 0
 
 
-# All parts run at once: what waits for a server leaves its core to the others. The servers' part takes longest, so it has
-# the first say; the quick part fills what is left.
+# All parts run at once: what waits for a server leaves its core to the others. The servers' part takes longest, so it
+# has the first say; the quick part fills what is left.
 # Jobs of the last two parts decode in Python, so that a run means the same where there is no kernel.
 _PYTHON = {"MYSQL_CDC_NATIVE": "off"}
 _GROUPS = ("--dist", "loadgroup", "--no-loadscope-reorder")
