@@ -163,7 +163,6 @@ def test_the_examples_of_the_page_about_fleets_work(tmp_path: Path) -> None:
     found: dict[str, Any] = {}
     for block in code:
         exec(block.replace("cdc_fleet(\n", "made = cdc_fleet(\n"), found)
-    lines = page[page.index("    fleets:\n") :].split("\n\n")[0]
     file = tmp_path / "pipelines.yaml"
-    file.write_text("\n".join(line.removeprefix("    ") for line in lines.splitlines()))
+    file.write_text(page.split("```yaml\n")[1].split("```")[0])
     assert len(code) == 2 and set(found["made"]) == set(pipelines_from_file(file)) > {"shards_drain", "north_snapshot"}

@@ -34,7 +34,7 @@ def here(
     """
     names = {
         "'cdc'": f"'{unique}'",
-        "cdc:secret@": f"{unique}:secret@",
+        "cdc:change-me@": f"{unique}:change-me@",
         "cdc@'%'": f"{unique}@'%'",
         "mysql.example:3306": f"{stack.mysql_host}:{stack.mysql_port}",
         "kafka.example%3A9092": stack.kafka.replace(":", "%3A"),

@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.debezium.sources import (
 )
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, NoOffsetError
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.operate.written_topics import table_ends
+from airflow_provider_mysql_cdc.cdc.operate.other_producers import table_ends
 
 _HISTORY = F.HISTORY_KAFKA_TOPIC.name
 OWN_SUFFIX = ".mysql-cdc"
