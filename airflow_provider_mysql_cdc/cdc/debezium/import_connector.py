@@ -40,9 +40,9 @@ from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, moves_back
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.operate.other_producers import count_written
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import accept_topics
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
-from airflow_provider_mysql_cdc.cdc.operate.other_producers import count_written
 from airflow_provider_mysql_cdc.cdc.schema.full_description import describe_all
 from airflow_provider_mysql_cdc.cdc.schema.history import require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import captured_state, ddl_context

@@ -40,6 +40,7 @@ from airflow_provider_mysql_cdc.cdc.operate.check_source import check_source, lo
 from airflow_provider_mysql_cdc.cdc.operate.kafka_findings import topic_warnings
 from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
 from airflow_provider_mysql_cdc.cdc.operate.moved_batch import belongs_elsewhere, move_batch
+from airflow_provider_mysql_cdc.cdc.operate.other_producers import require_only_own_records
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
     PreparedJob,
     check_signal_table,
@@ -50,7 +51,6 @@ from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
-from airflow_provider_mysql_cdc.cdc.operate.other_producers import require_only_own_records
 from airflow_provider_mysql_cdc.cdc.schema.history import require_history, require_new_history, require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
