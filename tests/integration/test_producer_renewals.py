@@ -45,7 +45,7 @@ def require_each_once(pipeline: Pipeline) -> None:
 
 def test_each_row_comes_once_with_every_client(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     joined: list[int] = []
-    join, read_on, again = one_batch.join_plan, ledger_values._read_newer, list[bool]()
+    join, read_on, again = one_batch.join_plan, ledger_values._with_newer, list[bool]()
 
     def counted(book: Any, plan: Any, sink: Any, index: int) -> Any:
         joined.append(index)
@@ -62,7 +62,7 @@ def test_each_row_comes_once_with_every_client(pipeline: Pipeline, monkeypatch: 
 
     for module in (kept_writer, one_batch):
         monkeypatch.setattr(module, "join_plan", counted)
-    monkeypatch.setattr(ledger_values, "_read_newer", told)
+    monkeypatch.setattr(ledger_values, "_with_newer", told)
     outcome = pipeline.drain()
     assert outcome is not None and outcome.complete
     assert len(joined) >= 4

@@ -83,7 +83,8 @@ POLL_INTERVAL_MS: Field[int] = Field(
     "between are one batch. The next batch starts at once after one that took longer, after chunks of an incremental "
     "snapshot, and when a source that was quiet for longer has something new. From 1,000 records a second on, batches "
     "begin twice as far apart, or 700 ms if that is less, since fewer batches cost less. With fewer records they begin "
-    "up to a quarter further apart, as far as half of them are visible within 250 ms all the same. Debezium's default is 500.",
+    "up to a quarter further apart, as far as half of them are visible within 250 ms all the same. Debezium's default "
+    "is 500.",
     Group.DRAIN,
     refs=("CFG-33", "STRM-33"),
     pin_scope=PinScope.NOTHING,
