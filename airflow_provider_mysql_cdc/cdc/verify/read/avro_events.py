@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     DECIMAL,
     TIDB,
     Forms,
+    NamedForms,
     Row,
     UnreadableRecord,
     ValueForm,
@@ -71,12 +72,13 @@ def readable_schema(text: str) -> ReadableSchema:
         record = _Resolver().resolve(schema, "")
         if record["type"] != "record":
             raise ValueError(f"it is of type {record['type']}")
+        name = str(schema.get("connect.name") or _full_name(schema["name"], schema.get("namespace", "")))
         after = next((_value_type(field["type"]) for field in record["fields"] if field["name"] == _AFTER), None)
         return ReadableSchema(
             fastavro.parse_schema(without_logical_types(schema)),
             _converter(record),
-            _field_forms(record),
-            {} if after is None or after["type"] != "record" else _field_forms(after),
+            NamedForms(_field_forms(record), name),
+            NamedForms({} if after is None or after["type"] != "record" else _field_forms(after), name),
         )
     except Exception as error:  # fastavro has many for what is no schema
         raise ValueError(f"{type(error).__name__}: {error}") from error

@@ -58,6 +58,14 @@ class SchemaForms(dict[str, ValueForm]):
         self.schema = schema
 
 
+class NamedForms(dict[str, ValueForm]):
+    """Hold the forms of fields with the name of the schema in Avro that says them."""
+
+    def __init__(self, forms: Forms, name: str) -> None:
+        super().__init__(forms)
+        self.name = name
+
+
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 TIDB = "tidb"
 NUMBER_TEXT = "number"

@@ -32,6 +32,7 @@ from airflow_provider_mysql_cdc.cdc.verify.read.avro_events import readable_sche
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     DECIMAL,
     Forms,
+    NamedForms,
     SchemaForms,
     UnreadableRecord,
     ValueForm,
@@ -62,7 +63,7 @@ class WrittenSchemas:
         self._known: dict[tuple[str, bool], Forms] = {}
         self._schemas: dict[str, list[Any]] = {}
         self._forms: dict[str, set[ValueForm]] = {}
-        self._key_names: set[str] = set()
+        self._names: dict[str, set[str]] = {"Key": set(), "Envelope": set()}
         self._key_fields: dict[str, list[ConnectSchema]] = {}
         self._comments = {None, *(column.comment for table in tables for column in table.columns)}
 
@@ -92,13 +93,15 @@ class WrittenSchemas:
         elif with_columns:
             if not self._forms:
                 self._add_forms()
+            if part == "value" and isinstance(forms, NamedForms):
+                _require(forms.name in self._names["Envelope"], part, "", forms.name)
             for name, form in forms.items():
                 _require(form in self._forms.get(name, (form,)), part, name, f"{form.type} {form.name}")
         self._known[part, with_columns] = forms
 
     def _require_key(self, schema: Mapping[str, Any]) -> None:
         _require(schema.get("type") == "struct" and not schema.get("optional"), "key", "", schema.get("type"))
-        _require(schema.get("name") in self._key_names, "key", "", schema.get("name"))
+        _require(schema.get("name") in self._names["Key"], "key", "", schema.get("name"))
         _require(schema.keys() == _KEY_MEMBERS, "key", "", sorted(schema))
         for field in schema["fields"]:  # a key is its bytes, also those of its schema
             name = str(field["field"])
@@ -110,7 +113,7 @@ class WrittenSchemas:
     def _require_envelope(self, schema: Mapping[str, Any], *, with_columns: bool) -> None:
         fields = {str(field["field"]): field for field in schema["fields"]}
         _require(fields.keys() >= _REQUIRED and len(fields) == len(schema["fields"]), "value", "", sorted(fields))
-        _require(str(schema.get("name")).endswith("Envelope"), "value", "", schema.get("name"))
+        _require(schema.get("name") in self._names["Envelope"], "value", "", schema.get("name"))
         for name, field in fields.items():
             bare = _bare(field)
             if name == "source":
@@ -125,18 +128,27 @@ class WrittenSchemas:
             _require(bare in self._schemas.get(bare["field"], (bare,)), "value", column["field"], column.get("type"))
 
     def _add_schemas(self) -> None:
-        for table, contract, mode in product(self._tables, enums.EventContract, enums.NameAdjustmentMode):
-            options = table_options.table_options(self._cfg, table)
-            options = replace(options, contract=str(contract), schema_names=str(mode))
-            self._key_names.add(schema_name(table, options, "Key"))
+        self._add_names()
         for fields in self._possible_fields():
             for field in fields:
                 for known, form in ((self._schemas, _bare(field)), (self._key_fields, field)):
                     if form not in (forms := known.setdefault(field["field"], [])):
                         forms.append(form)
 
+    def _add_names(self) -> None:
+        for table, contract, mode in product(self._tables, enums.EventContract, enums.NameAdjustmentMode):
+            options = table_options.table_options(self._cfg, table)
+            # Records may be older than a router.
+            for titles, (part, names) in product((options.schema_titles, ()), self._names.items()):
+                variant = replace(options, contract=str(contract), schema_names=str(mode), schema_titles=titles)
+                names.add(schema_name(table, variant, part))
+
     def _add_forms(self) -> None:
+        if not self._cfg.is_ticdc:
+            self._add_names()
         for forms in self._possible_ticdc_forms() if self._cfg.is_ticdc else self._possible_avro_forms():
+            if self._cfg.is_ticdc and isinstance(forms, NamedForms):
+                self._names["Envelope"].add(forms.name)
             for name, form in forms.items():
                 self._forms.setdefault(name, set()).add(form)
 

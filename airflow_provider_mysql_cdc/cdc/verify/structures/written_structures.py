@@ -78,7 +78,7 @@ class WrittenStructures:
         if self.is_before_history(event):
             self._schemas.require("value", event.forms, with_columns=False)
             return
-        if not self._unplaced and event.key is None and has_key and self.was_keyed(event):
+        if event.key is None and has_key and self.was_keyed(event):
             raise UnreadableRecord("the event has no key, although its table has one")
         number = self._structure_of(event.source) if self._versions else UNKNOWN_STRUCTURE
         fields = self._all_fields if number == UNKNOWN_STRUCTURE else self._fields[number]
