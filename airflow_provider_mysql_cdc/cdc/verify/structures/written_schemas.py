@@ -94,7 +94,7 @@ class WrittenSchemas:
             if not self._forms:
                 self._add_forms()
             if part == "value" and isinstance(forms, NamedForms):
-                _require(forms.name in self._names["Envelope"], part, "", forms.name)
+                _require(self._names_event(forms.name), part, "", forms.name)
             for name, form in forms.items():
                 _require(form in self._forms.get(name, (form,)), part, name, f"{form.type} {form.name}")
         self._known[part, with_columns] = forms
@@ -113,7 +113,7 @@ class WrittenSchemas:
     def _require_envelope(self, schema: Mapping[str, Any], *, with_columns: bool) -> None:
         fields = {str(field["field"]): field for field in schema["fields"]}
         _require(fields.keys() >= _REQUIRED and len(fields) == len(schema["fields"]), "value", "", sorted(fields))
-        _require(schema.get("name") in self._names["Envelope"], "value", "", schema.get("name"))
+        _require(self._names_event(str(schema.get("name"))), "value", "", schema.get("name"))
         for name, field in fields.items():
             bare = _bare(field)
             if name == "source":
@@ -126,6 +126,11 @@ class WrittenSchemas:
         for column in fields["after"]["fields"] if with_columns else ():
             bare = _bare(column)
             _require(bare in self._schemas.get(bare["field"], (bare,)), "value", column["field"], column.get("type"))
+
+    def _names_event(self, name: str) -> bool:
+        """Return whether a schema of that name may be the event's; one that a former transform gave has no prefix."""
+        is_given = name.endswith("Envelope") and not name.startswith(f"{self._cfg.topic_prefix}.")
+        return name in self._names["Envelope"] or (is_given and not self._cfg.is_ticdc)
 
     def _add_schemas(self) -> None:
         self._add_names()

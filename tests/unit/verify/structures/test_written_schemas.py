@@ -161,6 +161,7 @@ EDITS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "no source": lambda schema: field(schema, "source").update(type="string", fields=7),
     "a field without a name": lambda schema: field(schema, "source")["fields"].append({"type": "string"}),
     "no envelope": lambda schema: schema.update(name="p.shop.t.Row"),
+    "another table": lambda schema: schema.update(name="p.shop.other.Envelope"),
 }
 
 
@@ -229,11 +230,21 @@ def test_a_key_with_another_schema_is_not_that_of_the_row(old: bytes, new: bytes
         assert b'"doc"' in new, "no JSON"
 
 
+def test_an_event_s_schema_may_have_a_name_that_a_former_transform_gave() -> None:
+    records = TableRecords(SMALL, SCHEMAS)
+    key, value, _ = records.row("1", "7")
+    assert value is not None and b'"p.shop.t.Envelope"' in value
+    given = value.replace(b'"p.shop.t.Envelope"', b'"com.acme.Order.Envelope"')
+    assert accepts(written(records), read(records, key, given))
+
+
 def test_an_avro_schema_with_another_type_is_none_of_the_table() -> None:
     schemas = SchemaTexts()
     records = TableRecords(SMALL, AVRO, schemas)
     texts = TableRecords(SMALL.replace("v INT", "v VARCHAR(9)"), AVRO, schemas)
     assert not accepts(written(records), read(records, *texts.row("1", "7")))
+    others = TableRecords(SMALL.replace("TABLE t", "TABLE other"), AVRO, schemas)
+    assert not accepts(written(records), read(records, *others.row("1", "7")))
     keys = TableRecords(SMALL.replace("id INT", "id BIGINT"), AVRO, schemas)
     assert not written(records).wrote_key(read(records, keys.row("1", "7")[0], None))
 
