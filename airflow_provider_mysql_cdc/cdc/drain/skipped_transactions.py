@@ -50,7 +50,7 @@ class SkippedTransactions:
     _content: _Content = _Content.EMPTY
     _skipped: dict[tuple[_Content, int], GtidTracker] = field(default_factory=dict)
     _replayed: set[str] = field(default_factory=set)
-    _former_ids: set[int] = field(default_factory=set)
+    _signed: dict[int, set[str]] = field(default_factory=dict)
     _other_ids: Counter[int] = field(default_factory=Counter)
 
     def take(self, event: Event) -> None:
@@ -78,14 +78,15 @@ class SkippedTransactions:
             self._other_ids[server_id] += is_former and not is_lent and self._content is _Content.OTHER
         elif is_lent:
             self._replayed.add(gtid_source(gtid))
-        elif is_former:
-            self._former_ids.add(server_id)
+        else:
+            self._signed.setdefault(server_id, set()).add(gtid_source(gtid).lower())
 
     def found(self) -> GtidSet:
         """Return the transactions that were skipped."""
         self._end_transaction()
         own, skipped = self.local_gtids, GtidSet()
-        former_ids = self._former_ids or {server_id for server_id, _ in (+self._other_ids).most_common(1)}
+        former_ids = {server_id for server_id, uuids in self._signed.items() if any(map(self._is_former, uuids))}
+        former_ids = former_ids or {server_id for server_id, _ in (+self._other_ids).most_common(1)}
         for (content, server_id), tracker in self._skipped.items():
             if server_id == own.server_id and content is _Content.EMPTY:
                 skipped = skipped.union(tracker.gtid_set())
@@ -97,12 +98,17 @@ class SkippedTransactions:
         return skipped
 
     def emptied(self) -> GtidSet:
-        """Return transactions of the former server that were replicated, and that something has made empty."""
+        """Return transactions that were replicated and that something has made empty.
+
+        Of the former server, and of those whose other transactions have changes of captured tables: the stream has read
+        them there, or at another one.
+        """
         self._end_transaction()
         empty = GtidSet()
         for (content, server_id), tracker in self._skipped.items():
             if content is _Content.EMPTY and server_id != self.local_gtids.server_id:
-                empty = empty.union(tracker.gtid_set().of_sources(self._is_former))
+                sources = {self.former_server.lower(), *self._signed.get(server_id, ())}
+                empty = empty.union(tracker.gtid_set().of_sources(sources.__contains__))
         return empty.subtract(self.found())
 
     def _is_former(self, uuid: str) -> bool:

@@ -97,6 +97,7 @@ LOGGED, EMPTY, OTHERS = [BEGIN, CAPTURED, ROWS, XID], [BEGIN, COMMIT], [BEGIN, U
         # server_id was changed
         ([(f"{OTHER}:1", 1, LOGGED), (f"{OTHER}:2", 3, LOGGED), (f"{OTHER}:3", 3, EMPTY)], "", f"{OTHER}:3"),
         ([(f"{THIRD}:1", 3, LOGGED), (f"{OTHER}:1", 1, LOGGED), (f"{THIRD}:2", 1, EMPTY)], "", ""),  # on a primary
+        ([(f"{THIRD}:1", 3, LOGGED), (f"{OTHER}:1", 1, LOGGED), (f"{THIRD}:2", 3, EMPTY)], "", f"{THIRD}:2"),
         ([(f"{OWN}:1", 2, LOGGED), (f"{OWN}:2", 1, EMPTY)], "", ""),
     ],
 )
