@@ -221,5 +221,8 @@ def _whole_transactions(
     committer: Committer,
     commit_clock: CommitClock | None,
 ) -> WholeTransactions | None:
-    decoder = create_transaction_decoder(context.cfg, settings.tally, context.window_keys)
-    return None if decoder is None else WholeTransactions(decoder, output, position, tracker, committer, commit_clock)
+    cfg = context.cfg
+    decoder = create_transaction_decoder(cfg, settings.tally, context.window_keys)
+    if decoder is None:
+        return None
+    return WholeTransactions(decoder, output, position, tracker, committer, commit_clock, cfg.chain is not None)

@@ -55,6 +55,8 @@ class WholeTransactions:
         position: The writer's position.
         tracker: GTIDs of the transactions that the writer has read.
         committer: Commits when enough records are pending.
+        commit_clock: Gives transactions TiCDC's commit timestamps; None in other formats.
+        has_chain: Whether records pass a chain of transforms, unless their table's rows are unwrapped directly.
     """
 
     walker: NativeTransactionDecoder
@@ -63,6 +65,7 @@ class WholeTransactions:
     tracker: GtidTracker
     committer: Committer
     commit_clock: CommitClock | None = None
+    has_chain: bool = False
 
     def add_route(self, event: Event, route: TableRoute) -> None:
         """Give the kernel what it needs for the rows that follow a TABLE_MAP event.
@@ -71,6 +74,8 @@ class WholeTransactions:
             event: The event.
             route: The table's route.
         """
+        if self.has_chain and route.source is not None and not isinstance(route.source, UnwrappedSource):
+            return
         table_map = event.buf[event.body + TABLE_ID_BYTES : event.end]
         # Errors of records that are serialized after decoding name the row event, which the kernel does not report.
         flat = isinstance(route.source, TicdcSource)

@@ -222,6 +222,8 @@ class ChainWriter:
         self, topic: str, records: Sequence[RowRecord], headers: Headers, size: int | None = None
     ) -> None:
         """Produce records that are as the chain makes them, but for their topic and partition."""
+        if not records:
+            return
         routed = self._routed(topic)
         info = self._infos.get(routed) or self._find_topic(routed, topic)
         self._counts[routed] = self._counts.get(routed, 0) + len(records)

@@ -121,6 +121,8 @@ UNWRAPPED = {
     "delete-to-tombstone": {"add.headers": "op,source.pos,gtid"},
     "rewrite": {"add.fields": "table,ts_ms", "add.headers": "op"},
     "drop": {"add.fields": "source.ts_us"},
+    # Of the other table events stay as they are.
+    "tombstone of one": {"predicate": "one"},
 }
 
 
@@ -133,11 +135,13 @@ def test_unwrapped_rows_are_those_of_the_chain_however_transactions_are_read(
     chain = transforms(
         unwrap={
             "type": f"{DEBEZIUM}ExtractNewRecordState",
-            "delete.tombstone.handling.mode": mode,
+            "delete.tombstone.handling.mode": mode.removesuffix(" of one"),
             **UNWRAPPED[mode],
         },
         route={"type": f"{CONNECT}RegexRouter", "regex": r"p\.d\.(.*)", "replacement": "p.flat.$1"},
     )
+    if mode.endswith(" of one"):
+        chain |= {"predicates": "one", "predicates.one.type": MATCHES, "predicates.one.pattern": r"p\.d\.t"}
     for seed in range(3):
         dump = sent(random.Random(seed))
 
