@@ -26,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.debezium.import_request import (
     OWN_SUFFIX,
     ConnectorPlaces,
     StreamOfConnector,
+    connector_name,
     import_connector,
 )
 from airflow_provider_mysql_cdc.cdc.debezium.sources import read_file, write_signals_read
@@ -177,7 +178,7 @@ def run_export(arguments: argparse.Namespace, out: TextIO) -> int:
     with as_server():
         given = read_config(arguments) if arguments.dry_run else confirmed_config(arguments)
         stream = StreamOfConnector.of(given, places)
-        cfg, name = stream.cfg, places.name or str(given[F.NAME] or "")
+        cfg, name = stream.cfg, connector_name(given, places)
         history = places.history_topic or (given.history_topic if stream.set else "")
         store = open_store(arguments, cfg.topic_prefix)
         exported = export_stream(cfg, store, command_owner("export-debezium", "give-back"), _log)

@@ -183,8 +183,10 @@ def goes_on(
     take_over(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, plan)
     pipeline.drain()
     for (name, partition), records in written.partitions.items():
-        found = [comparable(r) for r in pipeline.read(prefix + name) if r.partition == partition]
-        assert found == [comparable(r) for _, r in records], (name, partition, pipeline.lines)
+        own = {r.key for _, r in records}  # DROP DATABASE of a test that ends meanwhile is a schema change, too
+        read = [r for r in pipeline.read(prefix + name) if r.partition == partition and (name or r.key in own)]
+        expected = [comparable(r) for _, r in records]
+        assert [comparable(r) for r in read] == expected, (name, partition, pipeline.lines)
 
 
 def statement_history(database: str) -> list[ConnectorStatement]:
@@ -194,10 +196,16 @@ def statement_history(database: str) -> list[ConnectorStatement]:
     ]
 
 
-@pytest.mark.req("FAULT-01")
-def test_an_offset_in_the_middle_of_a_transaction_is_taken_over(
+@pytest.mark.req("FAULT-01", "TOPIC-05")
+def test_a_stream_goes_on_from_wherever_a_connector_has_stopped(
     properties: dict[str, str], database: str, written: Written
 ) -> None:
+    in_the_middle_of_a_transaction(properties, database, written)
+    killed_with_records_behind_its_offset(properties, database, written)
+    behind_transforms(properties, database, written)
+
+
+def in_the_middle_of_a_transaction(properties: dict[str, str], database: str, written: Written) -> None:
     history = statement_history(database)
     inside = [(0, 7), (1, 5), (2, 3), (3, 4)]
     for number, (row_event, row) in enumerate(many(inside[::2], inside)):
@@ -218,15 +226,12 @@ def test_an_offset_in_the_middle_of_a_transaction_is_taken_over(
             goes_on(properties, f"{database}.m{number}", written, offset, keep, history, by_offset_alone=not number)
 
 
-@pytest.mark.req("FAULT-01")
-def test_what_a_killed_connector_had_written_behind_its_offset_is_left_out(
-    properties: dict[str, str], database: str, written: Written
-) -> None:
+def killed_with_records_behind_its_offset(properties: dict[str, str], database: str, written: Written) -> None:
     """A partition has a beginning of its records; which one differs from partition to partition."""
     history = statement_history(database)
     first_end = written.transaction(1)[0][1]
     offset = DebeziumOffset(written.end[0], first_end, written.gtids[1])
-    for seed in many((1, 2), range(12)):
+    for seed in many((1,), range(12)):
         draw = random.Random(seed)
         kept: dict[tuple[str, int], int] = {}
         for of, records in written.partitions.items():
@@ -243,11 +248,11 @@ def test_what_a_killed_connector_had_written_behind_its_offset_is_left_out(
             goes_on(properties, f"{database}.k{seed}", written, offset, keep, history)
 
 
-@pytest.mark.req("FAULT-01", "TOPIC-05")
-def test_behind_transforms_the_offset_alone_says_what_is_written(
-    properties: dict[str, str], database: str, written: Written
-) -> None:
-    """Rows have other topics there, and do not say where they come from."""
+def behind_transforms(properties: dict[str, str], database: str, written: Written) -> None:
+    """Only the offset says what is written.
+
+    Rows have other topics there, and do not say where they come from.
+    """
     chain = transforms(
         unwrap={"type": f"{DEBEZIUM}ExtractNewRecordState", "delete.tombstone.handling.mode": "rewrite-with-tombstone"},
         route={"type": f"{CONNECT}RegexRouter", "regex": r"(.*)\.t", "replacement": "$1.rows"},

@@ -253,6 +253,14 @@ def offset_in_file(data: bytes, connector: str, prefix: str, where: str) -> Debe
         NoOffsetError: It has none of this connector, or its snapshot is not complete.
         ConfigError: It is something else.
     """
+    if not data.strip():
+        raise NoOffsetError(
+            "the file of the connector's offsets is empty",
+            where=where,
+            why="a standalone worker that is killed while it stores its offsets leaves the file so",
+            remedy="give a copy from before; without one, the connector cannot go on either: take a new snapshot with "
+            "mysql_cdc_snapshot",
+        )
     if data.startswith(MAGIC):
         return stored_offset(read_byte_map(data, where).items(), connector, prefix, where)
     try:

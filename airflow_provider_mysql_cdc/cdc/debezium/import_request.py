@@ -86,6 +86,16 @@ class StreamOfConnector:
         return cls(cfg, given, own)
 
 
+def connector_name(given: ConnectorConfig, places: ConnectorPlaces) -> str:
+    """Return the connector's name; empty where neither says it.
+
+    Args:
+        given: The connector's configuration, of which ``name`` is the topic.prefix unless it is set.
+        places: Where it is.
+    """
+    return places.name or (str(given[F.NAME]) if given.is_set(F.NAME) else "")
+
+
 def import_connector(
     given: ConnectorConfig,
     places: ConnectorPlaces,
@@ -112,7 +122,7 @@ def import_connector(
     """
     stream = StreamOfConnector.of(given, places)
     statements = _statements(given, places)
-    name = places.name or str(given[F.NAME] or "")
+    name = connector_name(given, places)
     name, checked = _require_stopped(stream.cfg, places, name, ignores_dumps=ignores_dumps)
     offset = _offset(stream.cfg, places, name)  # that of a connector which does not write any more
 

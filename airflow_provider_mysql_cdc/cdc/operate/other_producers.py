@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.taken_over import taken_over
 from airflow_provider_mysql_cdc.cdc.errors import StateError
@@ -11,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts, end
 
 
 def table_ends(cfg: ConnectorConfig) -> dict[str, dict[int, int]]:
-    """Return where the topics of this prefix end, by topic and partition.
+    """Return where the topics of this prefix end, by topic and partition; without those that others may write into.
 
     Args:
         cfg: The connector's configuration.
@@ -20,9 +21,9 @@ def table_ends(cfg: ConnectorConfig) -> dict[str, dict[int, int]]:
         SinkError: Kafka cannot be reached.
     """
     admin = make_admin(cfg.kafka_settings("consumer"))
-    own = (cfg.history_topic, cfg.ledger_topic)
+    others = (cfg.history_topic, cfg.ledger_topic, cfg[F.SIGNAL_KAFKA_TOPIC])
     counts = all_partition_counts(admin)
-    topics = {t: range(n) for t, n in counts.items() if t.startswith(f"{cfg.topic_prefix}.") and t not in own}
+    topics = {t: range(n) for t, n in counts.items() if t.startswith(f"{cfg.topic_prefix}.") and t not in others}
     ends = end_offsets_of_topics(admin, topics) if topics else {}
     return {topic: {p: end for p, (_, end) in of.items()} for topic, of in ends.items()}
 

@@ -83,6 +83,11 @@ def test_an_offset_of_another_connector_is_not_taken(connector: str, prefix: str
         stored_offset([entry(PLAIN), (offset_key("c", "p"), None)], "c", "p", "topic t")  # type: ignore[list-item]
 
 
+def test_a_file_that_a_killed_worker_has_left_empty_is_named() -> None:
+    with pytest.raises(NoOffsetError, match=r"is empty \[offsets.dat\].*killed while it stores.*mysql_cdc_snapshot"):
+        offset_in_file(b"", "c", "p", "offsets.dat")
+
+
 def test_without_a_name_only_one_connector_may_have_an_offset() -> None:
     entries = [entry(PLAIN | {"pos": 4}, "old"), entry(PLAIN), entry(PLAIN, "other", "q")]
     with pytest.raises(ConfigError, match=r"several connectors.*they are c, old.*--connector-name"):

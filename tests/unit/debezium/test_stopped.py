@@ -132,6 +132,14 @@ def test_the_offset_is_read_when_the_connector_has_stopped(monkeypatch: pytest.M
     assert calls == ["stopped", "offset"]
 
 
+def test_a_connector_without_a_name_is_not_called_as_its_topics_are() -> None:
+    cfg, places = ConnectorConfig.from_properties(GIVEN), import_request.ConnectorPlaces()
+    assert import_request.connector_name(cfg, places) == ""
+    named = ConnectorConfig.from_properties(GIVEN | {"name": "inventory"})
+    assert import_request.connector_name(named, places) == "inventory"
+    assert import_request.connector_name(named, import_request.ConnectorPlaces(name="other")) == "other"
+
+
 def test_a_refused_request_is_named_with_its_answer(connect: ConnectAnswers) -> None:
     connect.answers["/connectors/x/offsets"] = 405, {"message": "not here"}
     rest = ConnectRest.at(connect.url)
