@@ -109,6 +109,11 @@ def test_from_the_empty_page_to_a_finished_ad_hoc_snapshot(
     browser.wait_for("document.querySelector('#history svg') && document.querySelector('#verification .chip.good')")
     browser.wait_for("document.querySelector('#tables .chip.good')")
     browser.picture(pictures / "page-pipeline.png")
+    for name, width, height in (("narrow", 420, 1600), ("wide", 1440, 900)):
+        browser.size(width, height)
+        assert browser.run("document.documentElement.scrollWidth") <= width, name
+        browser.picture(pictures / f"page-{name}.png")
+    browser.size(1180, 760)
 
     browser.click("[data-kind=adhoc_snapshot]")
     browser.wait_for("document.activeElement && document.querySelector('dialog').open")

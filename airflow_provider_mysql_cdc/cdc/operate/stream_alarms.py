@@ -94,7 +94,7 @@ def judge_status(status: StreamStatus, limits: AlarmLimits) -> Iterator[StreamAl
     """
     lag, stream = status.lag, status.stream
     age_s = None if lag.milliseconds is None else lag.milliseconds / 1000
-    if age_s is None and not _takes_snapshot(status):
+    if age_s is None and not _takes_snapshot(status) and not _was_never_started(status):
         yield StreamAlarm("lag-unknown", stream, f"its lag cannot be measured: {lag.why}")
     elif age_s is not None and limits.lag_s is not None and age_s >= limits.lag_s:
         age, allowed = duration_text(age_s), duration_text(limits.lag_s)
@@ -125,6 +125,11 @@ def error_alarm(kind: str, stream: str, error: CdcError) -> StreamAlarm:
 def _takes_snapshot(status: StreamStatus) -> bool:
     """Return whether a run takes a snapshot and reports: until it is complete, no lag can be measured."""
     return bool(status.active) and status.batch.get("kind") == "snapshot" and not status.hangs
+
+
+def _was_never_started(status: StreamStatus) -> bool:
+    """Return whether the source can be asked, and no run of the stream was ever asked for."""
+    return status.active is not None and not status.batch
 
 
 def _idle_seconds(batch: Mapping[str, Any], at_ms: int) -> float | None:

@@ -59,6 +59,8 @@ def status(
         (status(1000, ended_s=3600), ["lag", "not-drained"]),
         (status(5, ended_s=None), []),  # its first snapshot is under way, or was never asked for
         (status(None), ["lag-unknown"]),
+        (status(None, ended_s=None), []),  # nobody has asked for its first snapshot
+        (status(None, ended_s=None, active=None), ["lag-unknown"]),  # and its source cannot be asked
         (status(None, ended_s=3600), ["lag-unknown", "not-drained"]),
         (status(active=True, reported_s=61), ["hangs"]),
         (status(active=True, reported_s=59), []),
