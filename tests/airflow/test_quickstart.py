@@ -133,6 +133,7 @@ def commands_of(page: str) -> list[list[str]]:
     return [words for block in blocks(page, "sh") for words in commands(block)]
 
 
+@pytest.mark.exhaustive
 def test_the_dag_of_operators_runs_as_printed(
     root: Any, database: str, here: Callable[[str], str], stack: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -3,7 +3,8 @@
 import { h, duration, number, table } from "./dom.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 900;
+const WIDEST = 900;
+const TWO_COLUMNS = 1280;
 const HEIGHT = 150;
 const LEFT = 88;
 const BOTTOM = 18;
@@ -18,15 +19,22 @@ function s(tag, attributes, ...children) {
 
 const SPANS = [3600000, 6 * 3600000, DAY];
 
+// The width of a plot: of the page, or of half of it where two have room beside each other.
+function plotWidth() {
+  const room = document.getElementById("content").clientWidth - 40;
+  return room > TWO_COLUMNS ? Math.floor(room / 2) - 12 : Math.max(280, Math.min(WIDEST, room));
+}
+
 function axes(title, now, most, label, span) {
-  const x = (at) => LEFT + ((WIDTH - LEFT) * (at - (now - span))) / span;
+  const width = plotWidth();
+  const x = (at) => LEFT + ((width - LEFT) * (at - (now - span))) / span;
   const y = (value) => HEIGHT - BOTTOM - ((HEIGHT - BOTTOM - 8) * value) / most;
-  const svg = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, role: "img", "aria-label": title });
+  const svg = s("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, role: "img", "aria-label": title });
   for (const share of [0, 0.5, 1]) {
-    svg.append(s("line", { class: "grid", x1: LEFT, x2: WIDTH, y1: y(most * share), y2: y(most * share) }));
+    svg.append(s("line", { class: "grid", x1: LEFT, x2: width, y1: y(most * share), y2: y(most * share) }));
     svg.append(s("text", { x: LEFT - 6, y: y(most * share) + 4, "text-anchor": "end" }, label(most * share)));
   }
-  for (let quarter = 4; quarter >= 0; quarter -= 1) {
+  for (let quarter = 4; quarter >= 0; quarter -= width < 480 ? 2 : 1) {
     const back = (span * quarter) / 4;
     const anchor = quarter === 4 ? "start" : quarter ? "middle" : "end";
     svg.append(s("text", { x: x(now - back), y: HEIGHT - 3, "text-anchor": anchor }, quarter ? `${duration(back / 1000)} ago` : "now"));
@@ -87,7 +95,8 @@ export function plots(found) {
   }
   const rows = [...points].reverse().slice(0, 50).map((p) => [new Date(p.at_ms).toISOString().replace("T", " ").slice(0, 19), duration(Math.max(0, Math.round((p.at_ms - p.until_ms) / 1000))), p.event_lag_ms === null ? "\u2013" : duration(p.event_lag_ms / 1000), number(p.events)]);
   return h("div", {},
-    h("p", { class: "quiet" }, "Line: the lag was at most this. Dots: how old the last event of a batch was when it was written."),
-    lag.svg, h("p", { class: "quiet" }, "Events a second"), speed.svg,
+    h("div", { class: "plots" },
+      h("div", {}, h("p", { class: "quiet" }, "Lag, at most (line), and the age of a batch's last event when it was written (dots)"), lag.svg),
+      h("div", {}, h("p", { class: "quiet" }, "Events a second"), speed.svg)),
     h("details", {}, h("summary", {}, "As a table"), table("Newest batches, and runs that found nothing to do", [["At (UTC)", ""], ["Lag, at most", "number"], ["Last event", "number"], ["Events of the stream", "number"]], rows)));
 }
