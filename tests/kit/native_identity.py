@@ -34,6 +34,7 @@ from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import decoder_of
 from airflow_provider_mysql_cdc.cdc.formats import native_ticdc_rows as native_flat
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.records import NEW_KEY
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition_python
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import commit_ts, transaction_number
@@ -65,7 +66,7 @@ class _Both:
     """Decode in Python, and see that the kernel gives the same."""
 
     compared: ClassVar[Counter[str]] = Counter()
-    """Events, by what is done with them (``NativeRowFormat.action``)."""
+    """Events, by what is done with them (``NativeRowFormat.action``), and those whose keys change."""
     decode_natively: Any
     python: Any
     format: Any
@@ -110,6 +111,7 @@ class _Both:
         elif (rows, natively) != (wanted, out[made:]):
             raise Difference(f"Python: {wanted} {out[made:]!r}\nkernel: {rows} {natively!r}")
         self.compared[self.format.action] += 1
+        self.compared["changed keys"] += any(record[3] == NEW_KEY for record in natively)
         return wanted
 
     def _expected(self, op: str, rows: int, buf: Any, pos: int, ctx: Any, records: list[Any]) -> None:

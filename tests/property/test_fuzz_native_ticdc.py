@@ -50,8 +50,9 @@ def run(seed: int) -> None:
 
 
 def test_made_up_flat_rows() -> None:
-    before = BothFlat.compared[TICDC_ROWS.action]
+    before, changed = BothFlat.compared[TICDC_ROWS.action], BothFlat.compared["changed keys"]
     each_seed(run)
+    assert BothFlat.compared["changed keys"] - changed > EVENTS // 200
     # Damaged rows and changed keys are not compared.
     assert BothFlat.compared[TICDC_ROWS.action] - before > EVENTS // 6, SEEN
     assert SEEN.spread[ColumnPartitioner] > EVENTS // 60 and SEEN.spread[TransactionPartitioner] > EVENTS // 100, SEEN
