@@ -46,7 +46,7 @@ _GROUPS = ("--dist", "loadgroup", "--no-loadscope-reorder")
 _QUICK_WORKERS = os.environ.get("TEST_QUICK_WORKERS", "2")
 QUICK = Part("quick", ("-n", _QUICK_WORKERS, "tests/unit", "tests/golden", "tests/property"), niceness=10)
 SERVERS = Part(
-    "servers", ("-n", os.environ.get("TEST_WORKERS", "4"), *_GROUPS, "tests/integration", "tests/fault"), _PYTHON
+    "servers", ("-n", os.environ.get("TEST_WORKERS", "5"), *_GROUPS, "tests/integration", "tests/fault"), _PYTHON
 )
 AIRFLOW = Part("airflow", ("-n", "2", *_GROUPS, "tests/airflow"), _PYTHON, niceness=5)
 PARTS = (QUICK, SERVERS, AIRFLOW)
