@@ -44,6 +44,17 @@ def processed(folder: Path) -> Any:
     return DagBag(dag_folder=str(folder))
 
 
+def test_a_pipeline_takes_over_from_a_connector_only_if_it_says_so() -> None:
+    [dag] = pipeline(dags=["import_debezium"], offset_conn_id="offsets").values()
+    task: Any = dag.get_task("import")
+    assert (dag.dag_id, task.mysql_cdc_conn_id, task.offset_conn_id) == (
+        "shop_import_debezium",
+        "mysql_cdc_default",
+        "offsets",
+    )
+    assert dag.params["dry_run"] is True and "mysql_cdc_conn_id" not in dag.params
+
+
 def test_airflow_finds_the_dags_of_a_call_at_the_top_level_of_a_dag_file(tmp_path: Path) -> None:
     file = tmp_path / "streams.py"
     file.write_text(
