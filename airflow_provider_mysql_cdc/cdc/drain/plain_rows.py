@@ -21,7 +21,8 @@ from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.table_route import TableRoute
 from airflow_provider_mysql_cdc.cdc.emit import source_block as source_of
 from airflow_provider_mysql_cdc.cdc.emit.source_block import SourceBlock, change_us
-from airflow_provider_mysql_cdc.cdc.formats.unwrapped_rows import UnwrappedRowDecoder, UnwrappedRows
+from airflow_provider_mysql_cdc.cdc.formats.unwrapped_decoder import UnwrappedRowDecoder
+from airflow_provider_mysql_cdc.cdc.formats.unwrapped_rows import UnwrappedRows
 from airflow_provider_mysql_cdc.cdc.formats.unwrapped_source import UnwrappedSource
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord, byte_count
 

@@ -9,41 +9,33 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import TableMapLike, WireType, wire_types
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import TableMapLike, wire_types
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.event_fields import JSON_CONVERTER
-from airflow_provider_mysql_cdc.cdc.decode import native_text
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decode_error import RowPosition
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import AfterRow, Declined, Dialect
-from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode, ObjectDelimiters
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
-from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, value_columns
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder, native_row_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
-from airflow_provider_mysql_cdc.cdc.decode.native_rows import (
-    ColumnPlan,
-    NativeRowFormat,
-    RowEventDecoder,
-    event_plan,
-    json_column_plan,
-)
-from airflow_provider_mysql_cdc.cdc.decode.native_text import NativeTextFormat
-from airflow_provider_mysql_cdc.cdc.decode.native_transactions import JSON_MARK
-from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import RowEventDecoder
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import AppendRows, Buffer, RowFunctions
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRows, TextRows
 from airflow_provider_mysql_cdc.cdc.formats.chain_converter import schema_text, write_headers
+from airflow_provider_mysql_cdc.cdc.formats.unwrapped_decoder import (
+    NATIVE_ROWS,
+    NATIVE_TEXT,
+    UnwrappedForm,
+    UnwrappedRowDecoder,
+)
 from airflow_provider_mysql_cdc.cdc.formats.unwrapped_source import (
     NO_VALUE,
     OPERATION,
@@ -52,86 +44,18 @@ from airflow_provider_mysql_cdc.cdc.formats.unwrapped_source import (
     UnwrappedSource,
     unwrapped_source,
 )
-from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, TOMBSTONE, AddedHeaders, RowRecord
+from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, AddedHeaders, RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.transforms import unwrap
 from airflow_provider_mysql_cdc.cdc.transforms.chain import StepFault
 from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
 from airflow_provider_mysql_cdc.cdc.transforms.predicates import TopicNameMatches
-from airflow_provider_mysql_cdc.cdc.transforms.record_schema import RecordSchema, parse_schema
+from airflow_provider_mysql_cdc.cdc.transforms.record_schema import parse_schema
 from airflow_provider_mysql_cdc.cdc.transforms.topic_routers import RegexRouter
 from airflow_provider_mysql_cdc.cdc.transforms.unwrap import EventMember, ExtractNewRecordState
 
 log = logging.getLogger(__name__)
 _OPERATIONS = {"write": "c", "update": "u", "delete": "d"}
-
-
-def _refuse_null() -> str:
-    raise ValueError("NULL in a column that must not be NULL, at which a converter stops")
-
-
-def _column_codes(columns: tuple[Column, ...], *given: Any) -> tuple[ColumnCode, ...]:
-    """Return the code of columns; arguments as for ``MakeColumnCodes``."""
-    codes = zip(columns, JSON.codes(columns, *given), strict=True)
-    return tuple(code if column.nullable else replace(code, refuse_null=_refuse_null) for column, code in codes)
-
-
-def _column_plan(column: Column, wire: WireType, code: ColumnCode, options: DecoderOptions) -> ColumnPlan:
-    """Return how the kernel reads and writes a column; arguments as for ``json_column_plan``."""
-    label, null, *others = json_column_plan(column, wire, replace(code, refuse_null=None), options)
-    return label, null if column.nullable else None, *others  # type: ignore[return-value]
-
-
-def _dialect(*, rewrites: bool) -> Dialect:
-    def after_row(ctx: EventContext, op: str) -> str:
-        deleted = f',"{unwrap.DELETED_FIELD}":"{"true" if op == "d" else "false"}"' if rewrites else ""
-        return f"{deleted}{(ctx.src_tail + ctx.tail).replace(OPERATION, op)}}}"
-
-    after: AfterRow = after_row
-    image = ObjectDelimiters("{", ",", "")
-    texts = dict.fromkeys(("before", "after", "null", "source", "row"), "")
-    return replace(JSON, codes=_column_codes, after_row=lambda options: after, image=image, **texts)  # type: ignore[arg-type]
-
-
-_UNWRAPPED, _REWRITTEN = _dialect(rewrites=False), _dialect(rewrites=True)
-_NATIVE_TEXT = {
-    dialect: NativeTextFormat(dialect, JSON_MARK, native_text.json_column_plan, "table", "unwrapped")
-    for dialect in (_UNWRAPPED, _REWRITTEN)
-}
-_NATIVE_ROWS = NativeRowFormat(lambda *given: event_plan(_column_plan, *given), "unwrapped")
-
-
-@dataclass(frozen=True, slots=True)
-class UnwrappedForm:
-    """Say what a chain makes of the events of one table version.
-
-    Args:
-        schema: Schema of rows.
-        mode: What becomes of deletes (``delete.tombstone.handling.mode``).
-        deleted: Value of a delete where that is no row.
-        fields: Members of the event that become fields.
-        headers: Members that become headers.
-        tombstone_headers: Headers of tombstones.
-        replaces_null: Whether the transform writes NULL as the column's default.
-    """
-
-    schema: RecordSchema
-    mode: str
-    deleted: bytes | None
-    fields: tuple[EventMember, ...]
-    headers: tuple[EventMember, ...]
-    tombstone_headers: AddedHeaders
-    replaces_null: bool
-
-    @property
-    def rewrites(self) -> bool:
-        """Whether deletes are rows."""
-        return self.mode in (unwrap.REWRITE, unwrap.REWRITE_WITH_TOMBSTONE)
-
-    @property
-    def dialect(self) -> Dialect:
-        """How records are assembled."""
-        return _REWRITTEN if self.rewrites else _UNWRAPPED
 
 
 def unwrap_step(cfg: ConnectorConfig) -> ExtractNewRecordState | None:
@@ -194,76 +118,6 @@ def _form(cfg: ConnectorConfig, topic: str, step: ExtractNewRecordState, value_s
         value = f'{{"schema":{text},"payload":null}}'.encode() if with_schema else b"null"
     tombstone = AddedHeaders(write_headers(step.tombstone_headers()))
     return UnwrappedForm(row.value_schema, step.mode, value, fields, headers, tombstone, step.replaces_null)
-
-
-class UnwrappedRowDecoder(RowDecoder):
-    """Decode complete row images with unchanged keys; other events are refused.
-
-    Args:
-        table: The table.
-        wires: Wire types of its columns.
-        options: Modes; ``tombstones`` is about those that are left behind the transform.
-        envelope: Constant text around rows.
-        form: What rows become.
-    """
-
-    def __init__(
-        self, table: Table, wires: tuple[WireType, ...], options: DecoderOptions, envelope: EnvelopeText,
-        form: UnwrappedForm,
-    ) -> None:  # fmt: skip
-        super().__init__(table, wires, options, envelope, form.dialect, refusal=FallbackToJson)
-        self.unwrapped, self.writes_deletes = form.rewrites, form.mode != unwrap.DELETE_TO_TOMBSTONE
-        self._deleted = form.deleted or b""
-
-    def row_texts(self, ctx: EventContext, op: str) -> tuple[str, str]:
-        """Return the texts after a row; see ``RowDecoder``."""
-        if op == "d" and not self.unwrapped:
-            return self._deleted.decode("latin-1"), ""
-        return "", super().row_texts(ctx, op)[1]  # the context's head is of headers
-
-    def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
-        """Append the records of an UPDATE_ROWS event; arguments and errors as for ``write``."""
-        return self._decode_keyed("u", buf, pos, end, ctx, out)
-
-    def delete(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
-        """Append the records of a DELETE_ROWS event; arguments and errors as for ``write``."""
-        decode = super().delete if self.unwrapped else self._decode_deletes
-        return decode(buf, pos, end, ctx, out)
-
-    def _decode_deletes(self, *event: Any) -> int:
-        return self._decode_keyed("d", *event)
-
-    def _decode_keyed(self, op: str, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
-        """Append the records of rows of whose first image only the key is read."""
-        if op in self.options.skipped_ops:
-            return 0
-        data, images = bytes(buf[pos:end]), 2 if op == "u" else 1
-        if not self._images_complete(buf, pos, images):
-            raise FallbackToJson
-        text, size, keys, rows = data.decode("latin-1"), self._size, self._shape.key_images, self._images
-        prefix, tail = self.value_wrapper[0], self.row_texts(ctx, op)[1]
-        row = first = ctx.first_row
-        p = before = 0
-        try:
-            while p < len(data):
-                before = p
-                p, old_key = keys[data[p : p + size]](data, text, p)
-                key = self.key_bytes(old_key) if self.keys else None
-                if images == 2:
-                    p, new_key, image = rows[data[p : p + size]](data, text, p)
-                    if new_key != old_key:
-                        raise FallbackToJson
-                    out.append((key, f"{prefix}{image}{tail}".encode("latin-1"), row, CHANGE, None, None))
-                elif self.writes_deletes:
-                    out.append((key, self._deleted, row, CHANGE, None, None))
-                else:
-                    out.append((key, None, row, TOMBSTONE, None, None))
-                row += 1
-            if p != len(data):
-                raise ValueError("the rows do not end where the event ends")
-        except ROW_ERRORS as error:
-            raise self._failure(error, data, RowPosition(before, row, images), ctx) from error
-        return row - first
 
 
 class UnwrappedRows(AvroRows):
@@ -353,7 +207,7 @@ def create_unwrapped_rows(
     except Declined as reason:
         _log_declined(table, reason)
         return None
-    decoder = native_row_decoder(python, wires, _NATIVE_ROWS, tally)
+    decoder = native_row_decoder(python, wires, NATIVE_ROWS, tally)
     return UnwrappedRows(decoder, lambda: compile_decoder(table, table_map, options, envelope), form), block
 
 
@@ -386,7 +240,7 @@ def create_unwrapped_text(
     except Declined as reason:
         _log_declined(table, reason)
         return None
-    decode = compile_text_decoder(table, direct_options, texts, columns, _NATIVE_TEXT[form.dialect], tally=tally)
+    decode = compile_text_decoder(table, direct_options, texts, columns, NATIVE_TEXT[form.dialect], tally=tally)
     return TextRows(decode, None, unwrapped=SnapshotTexts(block))
 
 

@@ -14,6 +14,7 @@ _TOKEN = re.compile(r"''|'((?:[^']|'')+)'|([A-Za-z])\2*|[^A-Za-z']+", re.DOTALL)
 _ISO_ZONES = tuple(
     re.compile(f"Z|{digits}", re.ASCII) for digits in (r"([+-])(\d\d)", r"([+-])(\d\d)(\d\d)", r"([+-])(\d\d):(\d\d)")
 )
+_NUMBER = re.compile(r"[ \t]*-?\d{1,20}")
 _ZONE = re.compile(r"GMT([+-])(\d{1,2}):(\d\d)|GMT(?![+-])|UTC|([+-])(\d\d)(\d\d)", re.ASCII)
 _LETTERS = frozenset("yMLdHhkKmsSEaDuzZX")
 _MONTHS = (
@@ -164,9 +165,9 @@ def _read(letter: str, token: str, text: str, at: int, found: dict[str, int], *,
         return _read_name(("AM", "PM"), "a", text, at, found)
     if letter in "zZX":
         return _read_zone(letter, len(token), text, at, found)
-    limit = len(token) if adjacent else 20
-    match = re.compile(rf"\s*-?\d{{1,{limit}}}").match(text, at)
-    if match is None:
+    end = at + len(token) if adjacent else len(text)
+    match = _NUMBER.match(text, at, end)
+    if match is None or end > len(text):
         raise ValueError(text)
     number = int(match[0])
     if letter == "y" and len(token) <= 2 and len(match[0].strip()) == 2:

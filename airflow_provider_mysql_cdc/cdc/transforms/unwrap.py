@@ -167,7 +167,11 @@ class ExtractNewRecordState(Transform):
             return record
         for member in self._members["headers"](schema):
             record.headers.append(ChainHeader(member.new_name, member.schema, member.value(event)))
+        # A transform before this one may have left them out.
+        missing = [part for part in ("after", "before") if schema.member(part) is None]
         before, after = event.get("before"), event.get("after")
+        if missing and (after is None or "after" in missing):
+            raise TransformFault(f"Unknown field: {missing[0]}")
         if after is None:
             return None if before is None else self._delete(record, schema, event)
         written = self._write_row(record, schema.by_name["after"].schema, after, "false")

@@ -41,6 +41,9 @@ def test_times_are_written_as_simple_date_format_does(pattern: str, milliseconds
         ("yyyy-MM-dd HH:mm:ss", "2024-02-29 12:34:56", 1709210096000),
         ("yyyy-MM-dd HH:mm:ss", "2024-02-29 12:34:56 and more", 1709210096000),
         ("yyyyMMddHHmmss", "20240229123456", 1709210096000),
+        # Blanks and signs count among the characters of a field that another one follows.
+        ("yyyyMMdd", "2024-07-01T00", 1701907200000),
+        ("HHmm", " 15", 3900000),
         ("yyyy-MM-dd", "2024-14-01", 1738368000000),
         ("dd MMM yyyy HH:mm Z", "29 Feb 2024 14:34 +0200", 1709210040000),
         ("h:mm a", "12:01 AM", 60_000),

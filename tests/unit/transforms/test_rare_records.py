@@ -30,6 +30,17 @@ PLAIN = {"id": 1, "k": None, "b": b"\x01"}
 
 
 @for_each(
+    ("images", "told"),
+    [(("before",), "Unknown field: after"), ((), "Unknown field: after"), (("after",), "field: before")],
+)
+def test_an_event_that_has_lost_its_images_stops_the_stream(images: tuple[str, ...], told: str) -> None:
+    schema = struct_of(*((image, ROW) for image in images), name="x.Envelope")
+    given = ChainRecord("t", None, None, None, schema, dict.fromkeys(images))
+    with pytest.raises(TransformFault, match=told):
+        made(UNWRAP).apply(given)
+
+
+@for_each(
     ("op", "mode", "more", "topic"),
     [
         ("c", "tombstone", {}, "t"),
