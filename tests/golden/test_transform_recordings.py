@@ -108,6 +108,39 @@ def test_records_are_those_of_debezium(mode: str) -> None:
         assert ours and named == {topic for topic in ours if topic.count(".") > 1}
 
 
+@lru_cache(maxsize=1)
+def made() -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """Return the modes whose records Debezium's transforms have made of recorded events, and their records."""
+    records: dict[str, list[Any]] = {}
+    with gzip.open(FOLDER / "made.jsonl.gz", "rt", encoding="utf-8") as file:
+        for mode, record in map(json.loads, file):
+            records.setdefault(mode, []).append(record)
+    return json.loads((FOLDER / "made.json").read_text()), records
+
+
+@for_each("mode", sorted(json.loads((FOLDER / "made.json").read_text())))
+def test_records_are_those_that_the_transforms_themselves_make(mode: str) -> None:
+    modes, records = made()
+    workload, given, error = (modes[mode][part] for part in ("workload", "properties", "error"))
+    given = {"value.converter.replace.null.with.default": "true", **given}
+    writer, inner, _ = chained(given, int(given.get("topic.creation.default.partitions", "1")))
+    why = None
+    if workload in EVENTS:
+        why = replay(writer, workload, given)
+    else:
+        for topic, key, value, headers in outbox_events(workload.removeprefix("ob_")):
+            try:
+                writer.produce(topic, key, value, 0, headers)
+            except ConfigError as stop:
+                if NO_TOPIC not in stop.what:
+                    why = stop.why
+                    break
+    assert why == error
+    ours = [[r.topic, r.partition, load(r.key), load(r.value), header_texts(r.headers)] for r in inner.produced]
+    theirs = [record for record in records.get(mode, []) if NO_TOPIC not in record[0]]
+    assert [ordered(record) for record in ours] == [ordered(record) for record in theirs]
+
+
 def load(data: bytes | None) -> Any:
     """Return JSON; a text of StringConverter that is none stands as it is."""
     try:

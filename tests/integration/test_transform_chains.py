@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.avro_rig import Readers, avro
 from kit.chain_rig import CONNECT, DEBEZIUM, transforms
 from kit.incremental_rig import ask_for, books
 from kit.records import payload
@@ -133,6 +134,47 @@ def test_consumers_behind_transforms_have_each_event_once(
     assert latest(pipeline) == dict(rows(root, f"SELECT id, v FROM {database}.t"))
     reads = [v for r in pipeline.records("t") if (v := payload(r.value)) and v["__op"] == "r"]
     assert len(reads) == 50 + len(latest(pipeline))
+
+
+@pytest.mark.req("TOPIC-05")
+def test_avro_behind_transforms_is_read_by_standard_deserializers(
+    properties: dict[str, str], root: Any, database: str, registry: str
+) -> None:
+    """Unwrapped rows before and after ALTER, a delete and its tombstone, and events of an outbox, which are texts."""
+    given = {name: text for name, text in chain(properties, database).items() if name not in PLAIN}
+    pipeline, readers = Pipeline(given | avro(registry), slots=1), Readers(registry)
+    execute(root, *filled(database), f"DELETE FROM {database}.t WHERE id > 1")
+    pipeline.snapshot()
+    execute(
+        root,
+        f"ALTER TABLE {database}.t ADD COLUMN name VARCHAR(9) DEFAULT 'é', ADD COLUMN d DECIMAL(5, 2)",
+        f"UPDATE {database}.t SET name = NULL, d = 1.5 WHERE id = 1",
+        f"INSERT INTO {database}.t VALUES (2, NULL, 'ü', -0.01)",
+        f"DELETE FROM {database}.t WHERE id = 2",
+        f"INSERT INTO {database}.outbox VALUES (1, 'a', 'k1', 'ключ'), (2, 'b', 'k1', NULL)",
+    )
+    pipeline.drain()
+
+    def read(topic: str) -> list[Any]:
+        return [
+            (readers.read(topic, r.key, key=True), readers.read(topic, r.value), r.partition)
+            for r in pipeline.read(topic)
+        ]
+
+    prefix = pipeline.cfg.topic_prefix
+    before = [({"id": n}, {"id": n, "v": 0, "__deleted": "false", "__op": "r"}) for n in (0, 1)]
+    after = [
+        ({"id": 1}, {"id": 1, "v": 0, "name": "é", "d": b"\x00\x96", "__deleted": "false", "__op": "u"}),
+        ({"id": 2}, {"id": 2, "v": None, "name": "ü", "d": b"\xff", "__deleted": "false", "__op": "c"}),
+        ({"id": 2}, {"id": 2, "v": None, "name": "ü", "d": b"\xff", "__deleted": "true", "__op": "d"}),
+        ({"id": 2}, None),
+    ]
+    found = read(f"{prefix}.{database}.t")
+    by_key = {n: [value for key, value, _ in found if key == {"id": n}] for n in (0, 1, 2)}
+    assert by_key == {n: [value for key, value in [*before, *after] if key == {"id": n}] for n in (0, 1, 2)}
+    assert len({(key["id"], partition) for key, _, partition in found}) == 3
+    assert [record[:2] for record in read(f"{prefix}.out.a")] == [("k0", "first"), ("k1", "ключ")]
+    assert [record[:2] for record in read(f"{prefix}.out.b")] == [("k1", None)]
 
 
 def test_a_topic_behind_transforms_that_was_deleted_stops_the_stream(
