@@ -177,6 +177,30 @@ def test_avro_behind_transforms_is_read_by_standard_deserializers(
     assert [record[:2] for record in read(f"{prefix}.out.b")] == [("k1", None)]
 
 
+@pytest.mark.req("TOPIC-05", "SNAP-07", "INC-20")
+def test_rows_that_jobs_unwrap_directly_are_those_of_the_table(
+    properties: dict[str, str], root: Any, database: str
+) -> None:
+    """By a snapshot, drains that commit often, changed keys and an ad-hoc snapshot."""
+    unwrap = {name: text for name, text in UNWRAP.items() if name != "predicate"}
+    given = {**properties, **PLAIN, **transforms(unwrap=unwrap), "cdc.id.header": "false", "commit.bytes": "2048"}
+    pipeline = Pipeline(given, slots=2)
+    execute(root, *filled(database))
+    pipeline.snapshot()
+    execute(root, *work(database, 100), f"UPDATE {database}.t SET id = id + 1000 WHERE id % 3 = 0")
+    pipeline.drain()
+    table = dict(rows(root, f"SELECT id, v FROM {database}.t"))
+    assert latest(pipeline) == table
+    ops = Counter(value["__op"] for r in pipeline.records("t") if (value := payload(r.value)) is not None)
+    moved = sum(key >= 1000 for key in table)
+    deletes = sum(n % 7 == 0 for n in range(100, 300))
+    assert ops == {"r": 50, "c": 200 + moved, "u": 200, "d": deletes + moved}
+    ask_for(pipeline, ["t"])
+    pipeline.drain()
+    assert latest(pipeline) == table
+    assert sum((payload(r.value) or {"__op": ""})["__op"] == "r" for r in pipeline.records("t")) == 50 + len(table)
+
+
 def test_a_topic_behind_transforms_that_was_deleted_stops_the_stream(
     properties: dict[str, str], root: Any, database: str
 ) -> None:
