@@ -200,8 +200,8 @@ class DebeziumSteadyLoad:
         entry, found, workload = self._entry, stream(self._entry, number), self._entry.workload
         found.store_position()
         with ExitStack() as both:
-            both.enter_context(changing_rows(entry.ground.source, workload.rows, workload.rate, workload.a_transaction))
-            lag = both.enter_context(LagReader(entry.ground.kafka, f"{found.prefix}.{DATABASE}.{TABLE}"))
+            both.enter_context(workload.steady_load(entry.ground.source))
+            lag = both.enter_context(LagReader(entry.ground.kafka, f"{found.prefix}.{DATABASE}.{workload.names[0]}"))
             end = time.monotonic() + workload.seconds
             measured = found.until(lambda: time.monotonic() >= end)
         return found.finish_run(measured, lag.seconds())

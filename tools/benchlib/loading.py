@@ -8,7 +8,7 @@ from typing import Any
 
 from benchlib.shapes import Shape
 from benchlib.source import DATABASE, SEED_ROWS, SIGNALS, MySqlSource, signal_table
-from benchlib.workload import Workload
+from benchlib.workload import STRANGERS, Workload
 
 _SEED = f"{DATABASE}_seed"
 _STRANGERS = f"{DATABASE}.strangers"
@@ -52,6 +52,9 @@ def load(source: MySqlSource, workload: Workload) -> None:
         if workload.compressed:
             cursor.execute("SET binlog_transaction_compression = ON")
         fill(cursor, workload)
+        if workload.strangers:
+            cursor.execute(f"CREATE TABLE {DATABASE}.{STRANGERS} ({workload.shape.ddl})")
+            cursor.execute(f"{_insert(workload.shape, STRANGERS, 'id')} WHERE id <= {workload.rows}")
         conflicts = 0
         for name in workload.names:
             cursor.execute(f"SELECT COUNT(*) FROM {DATABASE}.{name}")

@@ -20,7 +20,7 @@ from benchlib.lag import LagReader
 from benchlib.process_tree import Sample, usage
 from benchlib.run import Run, invalid_reasons
 from benchlib.servers import delete_topics_and_wait
-from benchlib.source import TABLE, changing_rows
+from benchlib.source import changing_rows
 from benchlib.spark_job import properties, run_job
 
 
@@ -215,8 +215,8 @@ class ProviderSteadyLoad:
         found.snapshot()
         jobs = Jobs(entry, found)
         with ExitStack() as both:
-            both.enter_context(changing_rows(entry.ground.source, workload.rows, workload.rate, workload.a_transaction))
-            lag = both.enter_context(LagReader(entry.ground.kafka, found.table_topic(TABLE)))
+            both.enter_context(workload.steady_load(entry.ground.source))
+            lag = both.enter_context(LagReader(entry.ground.kafka, found.table_topic(workload.names[0])))
             self.follow(jobs, workload.seconds)
         delete_topics(found)
         return jobs.run(lag.seconds())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -94,7 +94,9 @@ def signal_table(who: str) -> str:
 
 
 @contextmanager
-def changing_rows(source: MySqlSource, rows: int, rate: float, a_transaction: int = 1) -> Iterator[None]:
+def changing_rows(
+    source: MySqlSource, rows: int, rate: float, a_transaction: int = 1, tables: Sequence[str] = (TABLE,)
+) -> Iterator[None]:
     """Change rows of the table in a process of its own.
 
     Args:
@@ -102,10 +104,12 @@ def changing_rows(source: MySqlSource, rows: int, rate: float, a_transaction: in
         rows: Keys are drawn up to this.
         rate: Changes a second.
         a_transaction: Rows that a transaction changes, of keys that follow one another.
+        tables: The table; where there are several, these take turns.
     """
     context = multiprocessing.get_context("spawn")
     writes, ending = context.Event(), context.Event()
-    process = context.Process(target=_write, args=(source, rows, rate, a_transaction, writes, ending), daemon=True)
+    arguments = (source, tables, rows, rate, a_transaction, writes, ending)
+    process = context.Process(target=_write, args=arguments, daemon=True)
     process.start()
     try:
         if not writes.wait(60):
@@ -118,7 +122,9 @@ def changing_rows(source: MySqlSource, rows: int, rate: float, a_transaction: in
         process.join(30)
 
 
-def _write(source: MySqlSource, rows: int, rate: float, each: int, writes: Any, ending: Any) -> None:
+def _write(
+    source: MySqlSource, tables: Sequence[str], rows: int, rate: float, each: int, writes: Any, ending: Any
+) -> None:
     with source.connect() as conn, conn.cursor() as cursor:
         # Never the changes of an earlier run: MySQL logs no update that leaves a row as it is.
         draw, begun, done = random.Random(time.time_ns()), time.monotonic(), 0
@@ -126,7 +132,8 @@ def _write(source: MySqlSource, rows: int, rate: float, each: int, writes: Any, 
             first = draw.randint(1, max(1, rows - each + 1))
             values = draw.choice(_STATUS), draw.randint(0, 999_999) / 100, _time(draw), first, first + each - 1
             changed = "status=%s, amount=%s, updated_at=%s"
-            cursor.execute(f"UPDATE {DATABASE}.{TABLE} SET {changed} WHERE id BETWEEN %s AND %s", values)
+            table = tables[done // each % len(tables)]
+            cursor.execute(f"UPDATE {DATABASE}.{table} SET {changed} WHERE id BETWEEN %s AND %s", values)
             done += each
             writes.set()
             time.sleep(max(0.0, begun + done / rate - time.monotonic()))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from benchlib.shapes import COMPOSITE_KEY, DENSE_KEY, NARROW, SKEWED_KEY, STRING_KEY, WIDE, Shape
 from benchlib.sides import DEBEZIUM, FLINK
-from benchlib.source import DATABASE
+from benchlib.source import DATABASE, MySqlSource, changing_rows
 
 _PARTS = ("key", "value")
 _REGISTRY = "{registry}"
@@ -58,6 +60,8 @@ class Change:
     records: int = 1
 
 
+STRANGERS = "strangers"
+"""Table that no side captures."""
 LEAST_ROWS = 100
 ROWS_PER_STREAM = 3
 """Rows of a stream of a fleet that a drain finds."""
@@ -120,6 +124,11 @@ class Workload:
             return [self.shape.name]
         return [f"{self.shape.name}_{number:05d}" for number in range(self.tables)]
 
+    def steady_load(self, source: MySqlSource) -> AbstractContextManager[None]:
+        """Return the changes of a steady load: of the first table, and between two of those of its strangers."""
+        changed = [self.names[0], *[STRANGERS] * self.strangers]
+        return changing_rows(source, self.rows // self.tables, self.rate, self.a_transaction, changed)
+
     @property
     def included(self) -> str:
         """Return the ``table.include.list`` of its tables."""
@@ -175,6 +184,10 @@ _LAG = Workload(
     a_transaction=1,
     seconds=600.0,
 )
+
+
+def _few(name: str, about: str, **more: Any) -> Workload:
+    return replace(_LAG, name=name, about=f"{about}; one job with run_for", rate=3.0, seconds=300.0, **more)
 
 
 def _tables(count: int) -> Workload:
@@ -250,6 +263,9 @@ _ALL = (
         a_transaction=50,
         rate=5_000.0,
     ),
+    _few("few-changes", "3 changes a second"),
+    _few("few-changes-500", "3 changes a second of one of 500 tables", tables=500),
+    _few("strangers", "3 transactions a second, of which one of 30 changes a table that is captured", strangers=29),
     replace(
         _LAG,
         name="lag-each-minute",
