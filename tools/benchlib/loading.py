@@ -11,7 +11,7 @@ from benchlib.source import DATABASE, SEED_ROWS, SIGNALS, MySqlSource, signal_ta
 from benchlib.workload import STRANGERS, Workload
 
 _SEED = f"{DATABASE}_seed"
-_STRANGERS = f"{DATABASE}.strangers"
+_STRANGERS = f"{DATABASE}.{STRANGERS}"
 
 
 def make_tables(source: MySqlSource, workload: Workload, names: Sequence[str]) -> None:
@@ -52,8 +52,7 @@ def load(source: MySqlSource, workload: Workload) -> None:
         if workload.compressed:
             cursor.execute("SET binlog_transaction_compression = ON")
         fill(cursor, workload)
-        if workload.strangers:
-            cursor.execute(f"CREATE TABLE {DATABASE}.{STRANGERS} ({workload.shape.ddl})")
+        if workload.strangers and workload.seconds:
             cursor.execute(f"{_insert(workload.shape, STRANGERS, 'id')} WHERE id <= {workload.rows}")
         conflicts = 0
         for name in workload.names:
@@ -71,7 +70,7 @@ def _fill_one(cursor: Any, workload: Workload) -> None:
     insert = _insert(shape, shape.name, f"done - done % {most} + id")
     which = f"id > done % {most} AND id <= done % {most} + {chunk} AND id <= done % {most} + {rows} - done"
     source = f"SELECT {shape.columns} FROM {_SEED}.{shape.name} WHERE {which};"
-    other = f"INSERT INTO {_STRANGERS} ({shape.columns}) {source}" * workload.strangers
+    other = f"INSERT INTO {_STRANGERS} ({shape.columns}) {source}" * (0 if workload.seconds else workload.strangers)
     _repeat(cursor, workload, "fill", f"{insert} WHERE {which};{other}", chunk)
     cursor.execute(f"ANALYZE TABLE {DATABASE}.{shape.name}")
 
