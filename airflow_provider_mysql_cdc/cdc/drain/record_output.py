@@ -14,7 +14,9 @@ from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows, h
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.records import (
+    HEADER,
     PARTITION,
+    AddedHeaders,
     Header,
     Headers,
     PartitionedRecord,
@@ -114,7 +116,11 @@ class RecordOutput:
         else:
             partitions = (partition_of(r[0], share.partitions) for r in records)
             kept = [(*r[:PARTITION], p) for r, p in zip(records, partitions, strict=True) if p in share.assigned]
-        return self._produce_formatted(route, taken.without_written(route.topic, kept, self.position)), bad_rows
+        unwritten = list(taken.without_written(route.topic, kept, self.position))
+        if any(isinstance(record[HEADER], AddedHeaders) for record in unwritten):
+            self.sink.produce_all(route.topic, unwritten, self.headers)  # which tells them from those for the chain
+            return len(unwritten), bad_rows
+        return self._produce_formatted(route, unwritten), bad_rows
 
     def _produce_partitioned(self, route: TableRoute, records: Sequence[PartitionedRecord]) -> int:
         """Produce the records of the writer's partitions; return their number."""
