@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare, partition_of
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.records import AddedHeaders
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
 
@@ -90,6 +91,15 @@ def test_a_transaction_without_a_gtid_is_named_by_its_server_and_position() -> N
         ("cdc-id", b"uuid-1/b:4/3/0/0"),
         ("cdc-id", b"uuid-1/b:4/3/0/1"),
     ]
+
+
+def test_unwrapped_rows_that_a_connector_has_not_written_do_not_pass_the_chain_again() -> None:
+    found, added, whole = Output(), AddedHeaders([("__op", b"c")]), TopicShare("t", 1, frozenset({0}), True)
+    found.output.taken_over = SimpleNamespace(without_written=lambda topic, kept, at: kept[1:])  # type: ignore[assignment]
+    records: list[Any] = [(b"k1", b"v1", row, 0, added, None) for row in range(3)]
+    found.output.produce_rows(route(whole), records, "b:4", 0)
+    assert found.one == [] and found.counts == {"t": 2}
+    assert found.all == [("t", [(b"k1", b"v1", row, 0, added, 0) for row in (1, 2)], CONTEXT)]
 
 
 @pytest.mark.parametrize("identity", [True, False])
