@@ -46,6 +46,7 @@ VERIFICATIONS = (VerifyRequest(), VerifyRequest(checksums=False))
 
 @pytest.mark.exhaustive(but="^json$")
 @pytest.mark.parametrize("name", ["json", "json with schemas", "avro"])
+@pytest.mark.days("odd")
 def test_rows_without_values_that_no_event_tells_differ(
     name: str, properties: dict[str, str], root: Any, database: str, registry: str
 ) -> None:

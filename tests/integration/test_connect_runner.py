@@ -42,6 +42,7 @@ def open_session(connect_server: RunningServer) -> Iterator[Open]:
         session.close()
 
 
+@pytest.mark.days("odd")
 def test_tasks_return_their_results_in_order_with_and_without_a_barrier(open_session: Open) -> None:
     runner = ConnectRunner(open_session())
     assert runner.slots(3) == 4
@@ -128,6 +129,7 @@ def test_a_barrier_with_more_tasks_than_slots_ends_with_a_named_error(
     assert failure.value.why == "5 tasks must run at the same time, and it has 4 slot(s)"
 
 
+@pytest.mark.days("even")
 def test_tasks_that_have_started_and_not_reported_do_not_lack_slots(
     open_session: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -167,6 +169,7 @@ def end_sessions(server: RunningServer, ids: Iterable[str]) -> None:
         client.close()
 
 
+@pytest.mark.days("even")
 def test_a_stream_runs_on_however_many_of_its_sessions_have_ended(
     open_session: Open, connect_server: RunningServer, tmp_path: Path
 ) -> None:

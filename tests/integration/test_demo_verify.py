@@ -116,6 +116,7 @@ def test_everything_the_pipeline_wrote_holds(world: World) -> None:
     assert ops == {"r", "c", "u", "d", "t"}
 
 
+@pytest.mark.days("odd")
 def test_avro_is_verified_as_json_is(stack: Any, database: str, properties: dict[str, str], registry: str) -> None:
     conn, size = connect(stack), shop.Size(SCALE / 5)
     shop.load(conn, database, size, lambda _: None)
@@ -145,6 +146,7 @@ def test_avro_is_verified_as_json_is(stack: Any, database: str, properties: dict
     assert any("table 'elsewhere'" in line for line in result.lines())
 
 
+@pytest.mark.days("even")
 def test_a_missing_alter_is_noticed(world: World) -> None:
     result = verify.verify(
         world.connect,

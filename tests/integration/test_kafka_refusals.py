@@ -277,6 +277,7 @@ def test_records_are_written_and_read_with_each_kind_of_login(kafka: PrivateKafk
     assert [record.value for record in read_topic_committed(settings, unique)] == [b"v"]
 
 
+@pytest.mark.days("odd")
 def test_jobs_run_with_a_login(kafka: PrivateKafka, properties: dict[str, str], root: Any, database: str) -> None:
     """The drain has another one than the snapshot."""
     execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES (1)")
@@ -317,6 +318,7 @@ def test_a_broker_that_is_down_stays_a_matter_of_time(endings: Any) -> None:
     assert error.can_retry and "cannot be reached" in error.what
 
 
+@pytest.mark.days("even")
 def test_a_broker_that_restarts_is_waited_for(kafka: PrivateKafka) -> None:
     """Its last answers, and the first connections after its start, are no refusals."""
     soon = {"reconnect.backoff.max.ms": "300"}  # many connections while it starts

@@ -40,6 +40,7 @@ FORMATS: dict[str, dict[str, str]] = {
 
 @pytest.mark.exhaustive(but="^json$")
 @pytest.mark.parametrize("name", many(["json", "json with schemas", "avro"], list(FORMATS)))
+@pytest.mark.days("even")
 def test_every_kind_of_damage_is_repaired_exactly_while_rows_change(
     stack: Any, pipeline: Pipeline, root: Any, database: str, registry: str, name: str
 ) -> None:

@@ -29,6 +29,7 @@ OWN = {"topic.creation.default.partitions": "3"}
 @pytest.mark.parametrize("given", [OWN, OWN | ROUTED], ids=["own topics", "one topic"])
 @pytest.mark.req("INC-20", "INC-27")
 @pytest.mark.exhaustive(but="one topic-3")
+@pytest.mark.halves
 def test_every_topic_ends_with_its_rows(
     properties: dict[str, str],
     root: Any,

@@ -47,6 +47,7 @@ def change(root: Any, db: str) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.exhaustive(but="avro")
+@pytest.mark.days("even")
 def test_torn_transactions_are_reported_and_their_rows_repaired(
     pipeline: Pipeline, root: Any, database: str, registry: str, name: str
 ) -> None:

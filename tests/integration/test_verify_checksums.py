@@ -138,6 +138,7 @@ def test_rows_that_move_to_a_table_of_the_same_form_do_not_make_up_for_each_othe
 
 @pytest.mark.exhaustive(but="plain")
 @pytest.mark.parametrize("pipeline", ["false", "true"], indirect=True, ids=["plain", "schemas"])
+@pytest.mark.days("odd")
 def test_damage_is_found_as_by_a_comparison_of_all_rows(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +237,7 @@ def test_avro_is_compared_by_checksums_of_its_bytes(
 @pytest.mark.parametrize(
     "late", [False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["before", "between the rounds"]
 )
+@pytest.mark.days("even")
 def test_an_avro_key_of_other_bytes_is_none_of_the_row(
     avro_pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:

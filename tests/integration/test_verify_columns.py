@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from kit.repairs import verdict
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
@@ -32,6 +33,7 @@ def test_a_column_may_have_the_name_of_what_checksums_are_grouped_by(
     assert found.verdict == "equal" and found.by_checksums and found.rows == 3000
 
 
+@pytest.mark.days("odd")
 def test_rows_that_have_one_key_in_records_are_not_equal_to_their_topic(
     properties: dict[str, str], root: Any, database: str
 ) -> None:

@@ -59,6 +59,7 @@ def pipeline(properties: dict[str, str], root: Any, database: str, monkeypatch: 
     return found
 
 
+@pytest.mark.days("odd")
 def test_rows_whose_events_are_hidden_are_not_missing(pipeline: Pipeline, root: Any, database: str) -> None:
     other = OpenTransaction(pipeline, pipeline.table_topic("orders"))
     execute(root, f"UPDATE `{database}`.orders SET n = 8", f"INSERT INTO `{database}`.orders VALUES (3, 3)")
@@ -79,6 +80,7 @@ def test_rows_whose_events_are_hidden_are_not_missing(pipeline: Pipeline, root: 
     assert not repair_records(pipeline, "orders")
 
 
+@pytest.mark.days("even")
 def test_what_becomes_hidden_behind_the_comparison_is_not_repaired(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,6 +122,7 @@ def test_a_column_that_is_dropped_and_added_again_is_no_gap(
 
 
 @pytest.mark.parametrize("schemas", ["false", pytest.param("true", marks=pytest.mark.exhaustive)])
+@pytest.mark.days("even")
 def test_a_repair_deletes_ghosts_whose_columns_the_history_does_not_know(
     schemas: str, properties: dict[str, str], root: Any, database: str
 ) -> None:

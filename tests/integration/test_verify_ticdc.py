@@ -156,6 +156,7 @@ def test_without_the_extension_only_doubled_deletes_show(
     assert verdict(pipeline.verify(HISTORY), "orders").findings == {Kind.DUPLICATE: 1}
 
 
+@pytest.mark.days("odd")
 def test_a_key_in_place_of_the_row_and_a_longer_key_are_found(
     pipeline: Pipeline, root: Any, database: str, registry: str
 ) -> None:
