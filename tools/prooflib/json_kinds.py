@@ -79,6 +79,19 @@ def json_text_behind_transforms(d: Difference) -> bool:
     return (typed or (not name_of(d) and d.ours[:1] in ("{", "["))) and _have_same_tokens(d, lambda a, b: False)
 
 
+def blanks_in_json_value(d: Difference) -> bool:
+    """Return whether a value behind transforms is one document, ours without blanks.
+
+    A capture shows a document that StringConverter has written as the document itself.
+    """
+    if d.path != ("value", "(text)") or _is_envelope(d):
+        return False
+    if not all(r is not None and "value" in r.bare and isinstance(r.payload, dict | list) for r in d.pair):
+        return False
+    ours, theirs = (r.value_text for r in d.pair if r is not None)
+    return _TOKEN.findall(ours) == _TOKEN.findall(theirs) and "".join(_TOKEN.findall(ours)) == ours
+
+
 def member_order_in_array(d: Difference) -> bool:
     """Return whether the members of a struct in an array have another order, in a record that transforms have made."""
     inner = any(step.startswith("[") for step in d.path)

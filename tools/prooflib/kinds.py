@@ -194,6 +194,7 @@ KINDS: dict[str, Kind] = {
     "any": lambda _: True,
     "json-text": json_kinds.json_text,
     "json-text-behind-transforms": json_kinds.json_text_behind_transforms,
+    "blanks-in-json-value": json_kinds.blanks_in_json_value,
     "member-order-in-array": json_kinds.member_order_in_array,
     "json-opaque": json_kinds.json_opaque,
     "json-negative-time": json_kinds.json_negative_time,

@@ -146,7 +146,8 @@ def read_lines(path: Path) -> list[str]:
     try:
         data = path.read_bytes()
         # str.splitlines() would also break at U+0085 or U+2028 inside a value.
-        lines = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode().removesuffix("\n").split("\n")
-        return [line for line in lines if SENTINEL not in line]
+        text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
+        # A capture that stopped before its first record is empty.
+        return [line for line in text.removesuffix("\n").split("\n") if SENTINEL not in line] if text else []
     except OSError as error:
         raise ProofError(f"{path}: {error.strerror or error}") from None

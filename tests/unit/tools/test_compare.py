@@ -193,4 +193,15 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "none"), str(theirs), "--differences", str(none)]) == 2
 
 
+def test_a_capture_may_be_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pipeline that stops at its first record writes none, and so did Debezium."""
+    ours, theirs, some = (tmp_path / f"{name}.jsonl" for name in ("ours", "theirs", "some"))
+    ours.write_text("")
+    theirs.with_suffix(".jsonl.gz").write_bytes(gzip.compress(b""))
+    some.write_text(line(row({"a": 1})) + "\n")
+    assert main([str(ours), str(theirs.with_suffix(".jsonl.gz"))]) == 0
+    assert "0 records, 0 equal" in capsys.readouterr().out
+    assert main([str(ours), str(some)]) == main([str(some), str(ours)]) == 1
+
+
 # -- the capture's own parts ----------------------------------------------------------------------------------------

@@ -227,6 +227,12 @@ def test_what_transforms_leave_of_a_document_has_no_type_and_its_structs_no_orde
 
     assert left('{"a":[1,2]}', '{"a": [1, 2]}') == left({"c": "[1,2]"}, {"c": "[1, 2]"}) == []
     assert left({"l": [{"n": 2, "s": "a"}]}, {"l": [{"s": "a", "n": 2}]}) == []
+    structs = [{"fields": [{"field": name} for name in names]} for names in ("ns", "sn")]
+    for in_array, expected in (True, []), (False, ["value.schema.fields[l].fields.(order)"]):
+        schemas = [{"fields": [{"field": "l", **({"items": s} if in_array else s)}]} for s in structs]
+        lines = [line({"schema": schema, "payload": {"l": None}}) for schema in schemas]
+        pair = [parse_records([text], "x") for text in lines]
+        assert [d.where for d in judge("ob/ob_expand", compare(*pair), entries)[0]] == expected
     number = {"type": "string", "name": "io.debezium.data.Json"}
     assert left("1e21", "1000000000000000000000", number) == []
     assert left("1e21", "1000000000000000000000") == ["value.payload"]
@@ -236,6 +242,23 @@ def test_what_transforms_leave_of_a_document_has_no_type_and_its_structs_no_orde
     assert left({"l": {"n": 2, "s": "a"}}, {"l": {"s": "a", "n": 2}}) == ["value.payload.l.(order)"]
     event = {"op": "c", "source": {}}
     assert left({"after": {"c": "[1,2]"}, **event}, {"after": {"c": "[1, 2]"}, **event}) == ["value.payload.after.c"]
+
+
+def test_a_document_that_is_the_whole_value_may_have_blanks_in_the_recording() -> None:
+    entries, converter = read_explained(LIST), "org.apache.kafka.connect.storage.StringConverter"
+
+    def left(ours: str, theirs: str, converter: str = converter) -> list[str]:
+        pair = [parse_records([line(None, raw=text)], "x") for text in (ours, theirs)]
+        settings = {"value.converter": converter}
+        return [d.where for d in judge("ob/ob_string", compare(*pair), entries, settings)[0]]
+
+    assert left('{"a":[1,2.50]}', '{"a": [1, 2.50]}') == left('["a b"]', '[ "a b" ]') == []
+    assert left('{"a":[1,2.50]}', '{"a": [1, 2.5]}') == ["value.payload.a[1]", "value.(text)"]
+    # Blanks of ours, another way to write a text, a value that is no document, an event, another converter.
+    assert left('{"a": 1}', '{"a":1}') == left('["é"]', '[ "\\u00e9"]') == ["value.(text)"]
+    event = '{"op":"c","source":{}}'
+    assert left(event, event.replace(",", ", ")) == ["value.(text)"]
+    assert left('{"a":1}', '{"a": 1}', "org.apache.kafka.connect.json.JsonConverter") == ["value.(text)"]
 
 
 def test_a_header_that_unwrap_adds_is_twice_at_a_recorded_tombstone() -> None:
