@@ -413,7 +413,14 @@ def test_the_commands_read_and_write_the_topics_of_kafka_connect(
     described = [json.loads(r.value or b"") for r in own.read(history)][1:]
     assert f'"{database}"."t"' in {change["id"] for d in described for change in d["tableChanges"]}
     assert {d["position"]["pos"] for d in described} == {written["pos"]}
+    # What the connector writes from here on, a drain without another import would write once more.
+    execute(root, f"INSERT INTO `{database}`.t VALUES (3, 3)")
+    producer.produce(topic, json.dumps(moved).encode(), b"{}", 0)
+    assert producer.flush(30) == 0
+    with pytest.raises(StateError, match=r"given back to a connector.*1 record.*run mysql-cdc import-debezium again"):
+        Pipeline(given | planned["set"], store=store).drain()
     assert run("import-debezium", "--confirm", database)["offset"] == f"{file}:{written['pos']}"
+    assert Pipeline(given | planned["set"], store=store).drain() is not None
     producer.produce(offsets, json.dumps(value).encode(), key, 1)
     assert producer.flush(30) == 0
     stale = ["--properties", str(tmp_path / "connector.json"), "--offsets-topic", offsets, "--ignore-dumps"]

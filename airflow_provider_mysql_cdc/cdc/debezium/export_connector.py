@@ -47,12 +47,14 @@ class ExportedStream:
         offset: Its offset, as Kafka Connect stores it.
         history: Values of records for its schema history.
         at: This stream's offset.
+        plan: Epoch of the last plan.
         signals: How far the Kafka signal topic is read; None where it is not.
     """
 
     offset: Mapping[str, Any]
     history: list[bytes]
     at: BinlogOffset
+    plan: int
     signals: int | None = None
 
 
@@ -92,7 +94,8 @@ def export_stream(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log
         definitions = _definitions(cfg, offset)
     log(f"the connector will go on from {offset}, with {len(definitions.tables)} table(s)")
     history = history_values(cfg, definitions, offset)
-    return ExportedStream(written_offset(offset, int(time.time())), history, offset, _signals_read(cfg, ledger))
+    plan = 0 if ledger.plan is None else ledger.plan.epoch
+    return ExportedStream(written_offset(offset, int(time.time())), history, offset, plan, _signals_read(cfg, ledger))
 
 
 def _definitions(cfg: ConnectorConfig, offset: BinlogOffset) -> TableDefinitions:

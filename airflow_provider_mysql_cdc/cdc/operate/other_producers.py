@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import GIVEN_BACK_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.taken_over import taken_over
 from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.model.stored_record import as_members
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts, end_offsets_of_topics
 
@@ -40,25 +44,44 @@ def count_written(cfg: ConnectorConfig) -> int:
     return sum(sum(of.values()) for of in table_ends(cfg).values())
 
 
+def given_back_record(cfg: ConnectorConfig, plan: int) -> SideRecord:
+    """Return the ledger's record of where the topics end when the stream is given back to a connector.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: Epoch of the last plan; the next one, of an import or a reset, makes the record void.
+
+    Raises:
+        SinkError: Kafka cannot be reached.
+    """
+    return ledger_record(cfg, GIVEN_BACK_KEY, {"plan": plan, "written": count_written(cfg)})
+
+
 def require_only_own_records(cfg: ConnectorConfig, ledger: LedgerState | None) -> None:
-    """Check before the first batch behind a take-over that the connector was not started again.
+    """Check before the first batch behind a take-over, or behind the way back, that no connector has written since.
 
     Args:
         cfg: The connector's configuration.
         ledger: The ledger.
 
     Raises:
-        StateError: It was: its records would come twice.
+        StateError: One has: its records would come twice.
+        DamagedRecordError: The ledger's record of the way back is something else.
         SinkError: Kafka cannot be reached.
     """
-    taken = taken_over(ledger) if ledger is not None else None
-    if taken is None or ledger is None or ledger.plan is None or ledger.plan.kind != "reset":
+    if ledger is None or ledger.plan is None:
         return
-    if (count := count_written(cfg) - taken.written) > 0:
+    taken = taken_over(ledger) if ledger.plan.kind == "reset" else None
+    what, written = "taken over from a connector", None if taken is None else taken.written
+    if given := ledger.other_records.get(GIVEN_BACK_KEY):
+        record = as_members(given)
+        if record.integer("plan") == ledger.plan.epoch:
+            what, written = "given back to a connector", record.integer("written")
+    if written is not None and (count := count_written(cfg) - written) > 0:
         raise StateError(
-            "records were written into the stream's topics after it was taken over from a connector",
+            f"records were written into the stream's topics after it was {what}",
             where=f"topics {cfg.topic_prefix}.*, {count} record(s)",
-            why="the connector was started again, or another program writes into them: this drain would write the "
+            why="the connector has worked since, or another program writes into them: this drain would write the "
             "same changes once more",
             remedy="stop the connector, run mysql-cdc import-debezium again, then this drain",
         )
