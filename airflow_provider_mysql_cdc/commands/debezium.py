@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.debezium.connect_rest import ConnectRest
 from airflow_provider_mysql_cdc.cdc.debezium.export_connector import (
     ExportedStream,
     export_stream,
+    mark_given_back,
     write_history,
     write_offset,
 )
@@ -31,9 +32,7 @@ from airflow_provider_mysql_cdc.cdc.debezium.import_request import (
 )
 from airflow_provider_mysql_cdc.cdc.debezium.sources import read_file, write_signals_read
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.operate.other_producers import given_back_record
 from airflow_provider_mysql_cdc.cdc.replaced_file import replace_bytes
-from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 from airflow_provider_mysql_cdc.commands.stream_options import (
     add_stream_options,
     as_server,
@@ -188,7 +187,7 @@ def run_export(arguments: argparse.Namespace, out: TextIO) -> int:
             if places.connect is not None:
                 _log(stopped.require_stopped(places.connect, name, cfg.topic_prefix).text)
             _write(arguments, cfg, name, history, exported)
-            write_plain(cfg.kafka_settings(), [given_back_record(cfg, exported.plan)])
+            mark_given_back(cfg, exported)
     json.dump(rest_document(exported.offset, cfg.topic_prefix), out, indent=2)
     print(file=out)
     return 0

@@ -40,6 +40,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaError, StateEr
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
+from airflow_provider_mysql_cdc.commands import debezium as commands
 from airflow_provider_mysql_cdc.commands.program import main
 
 SETTINGS = {
@@ -405,6 +406,12 @@ def test_the_commands_read_and_write_the_topics_of_kafka_connect(
     own.drain()
     assert [payload(r.value)["after"] for r in own.records("t")[1:]] == [{"id": 2, "n": 2}]
     assert [text for text in ("read by the connector", "not read") if text in str(own.lines)] == ["not read"]
+    again = ["--properties", str(tmp_path / "connector.json"), "--offsets-topic", offsets]
+    with monkeypatch.context() as patch:
+        row = f"INSERT INTO `{database}`.t VALUES (4, 4)"
+        patch.setattr(commands, "_write", lambda *_: (execute(root, row), own.drain()))
+        assert main(["export-debezium", *again, "--confirm", database]) == 1
+        assert "the stream has run while it was given back" in capsys.readouterr().err
     written = run("export-debezium", "--confirm", database)["offsets"][0]["offset"]
     assert signals_read(pipeline.cfg) == 2, "the connector would carry them out once more"
     assert (written["file"], written["gtids"]) == (file, rows(root, "SELECT @@gtid_executed")[0][0].replace("\n", ""))
@@ -419,6 +426,8 @@ def test_the_commands_read_and_write_the_topics_of_kafka_connect(
     assert producer.flush(30) == 0
     with pytest.raises(StateError, match=r"given back to a connector.*1 record.*run mysql-cdc import-debezium again"):
         Pipeline(given | planned["set"], store=store).drain()
+    assert main(["export-debezium", *again, "--confirm", database]) == 1, "the connector would begin before them"
+    assert "after it was given back to a connector" in capsys.readouterr().err
     assert run("import-debezium", "--confirm", database)["offset"] == f"{file}:{written['pos']}"
     assert Pipeline(given | planned["set"], store=store).drain() is not None
     producer.produce(offsets, json.dumps(value).encode(), key, 1)

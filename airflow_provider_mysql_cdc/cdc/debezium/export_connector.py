@@ -31,6 +31,7 @@ from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.operate.other_producers import given_back_record, require_only_own_records
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import TableDefinitions
 from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import SignalOffsets
@@ -69,7 +70,8 @@ def export_stream(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log
 
     Raises:
         NoOffsetError: The stream has no offset.
-        StateError: A batch, an ad-hoc snapshot or an XA transaction is not over.
+        StateError: A batch, an ad-hoc snapshot or an XA transaction is not over, or a connector has written since the
+            last take-over or export.
         BinlogPurgedError: The server no longer has the offset.
         SchemaError: A captured table was changed after it.
         RunInProgressError: A run of the stream is running.
@@ -88,6 +90,7 @@ def export_stream(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log
                 where=f"topic.prefix={cfg.topic_prefix}",
                 remedy="name the store that the DAGs use; a stream that never ran has nothing to give back",
             )
+        require_only_own_records(cfg, ledger)
         _require_nothing_open(ledger, state.committed)
         with connect(cfg.connection_settings()) as conn:
             offset = check_available(conn, cfg.connection_settings(), state.committed)
@@ -96,6 +99,28 @@ def export_stream(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log
     history = history_values(cfg, definitions, offset)
     plan = 0 if ledger.plan is None else ledger.plan.epoch
     return ExportedStream(written_offset(offset, int(time.time())), history, offset, plan, _signals_read(cfg, ledger))
+
+
+def mark_given_back(cfg: ConnectorConfig, exported: ExportedStream) -> None:
+    """Remember in the ledger where the topics end, once everything is written from which the connector goes on.
+
+    Args:
+        cfg: The connector's configuration.
+        exported: From ``export_stream``, whose lock is over.
+
+    Raises:
+        StateError: The stream has run since: the connector would write its last batches once more.
+        SinkError: Kafka cannot be reached.
+    """
+    plan = kafka_clients.ledger(cfg).peek().plan
+    if (0 if plan is None else plan.epoch) != exported.plan:
+        raise StateError(
+            "the stream has run while it was given back",
+            where=f"{exported.at}" + ("" if plan is None else f", then {plan.start} to {plan.end}"),
+            why="the offset for the connector is before that, so it would write these events once more",
+            remedy="do not start the connector; pause the DAGs of the stream, and export again",
+        )
+    write_plain(cfg.kafka_settings(), [given_back_record(cfg, exported.plan)])
 
 
 def _definitions(cfg: ConnectorConfig, offset: BinlogOffset) -> TableDefinitions:

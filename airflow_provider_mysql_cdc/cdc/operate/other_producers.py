@@ -58,7 +58,7 @@ def given_back_record(cfg: ConnectorConfig, plan: int) -> SideRecord:
 
 
 def require_only_own_records(cfg: ConnectorConfig, ledger: LedgerState | None) -> None:
-    """Check before the first batch behind a take-over, or behind the way back, that no connector has written since.
+    """Check that no connector has written since the take-over, or since the way back, behind which nothing was planned.
 
     Args:
         cfg: The connector's configuration.
@@ -81,7 +81,7 @@ def require_only_own_records(cfg: ConnectorConfig, ledger: LedgerState | None) -
         raise StateError(
             f"records were written into the stream's topics after it was {what}",
             where=f"topics {cfg.topic_prefix}.*, {count} record(s)",
-            why="the connector has worked since, or another program writes into them: this drain would write the "
-            "same changes once more",
-            remedy="stop the connector, run mysql-cdc import-debezium again, then this drain",
+            why="the connector has worked since, or another program writes into them: the stream's offset is before "
+            "them, so from there the same changes would be written once more",
+            remedy="stop the connector, run mysql-cdc import-debezium again, then this",
         )
