@@ -1,7 +1,7 @@
 """SQL expressions that give a row of a table as its record's text in JSON, so that the server can add up checksums.
 
-Of most types the server can write what the encoders write (``sql_value_text``). The expressions read the columns of the
-table by their names, and no alias. The session has to be one of ``prepare_session``: in utf8mb4, its time zone UTC.
+Of the usual types the server can write what the encoders write (``sql_value_text``). The expressions read the columns
+by their names, and no alias. The session has to be one of ``prepare_session``: in utf8mb4, its time zone UTC.
 
 What a caller has to know:
 
@@ -11,8 +11,8 @@ What a caller has to know:
   functions leave it out: count the texts that are not NULL beside the rows.
 - Two rows with different records have different texts. A text may differ from the record's, though, for a value that
   the encoder refuses.
-- With ``column.exclude.list``, masks or truncation ``after`` may not say which row it is of: two rows that have changed
-  places are only told by a checksum over ``key`` and ``after`` together.
+- With ``column.exclude.list`` or masks ``after`` may not say which row it is of: two rows that have changed
+  places are only told by a checksum over ``key_fields`` and ``after`` together.
 - MySQL 9.6 and later have no MD5() and SHA1() any more (9.7.4: error 1305, unless a component is installed); SHA2() and
   CRC32() are there from 5.7 on.
 """
@@ -32,24 +32,17 @@ from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import SAMPLE_MARK, SAMPLE_SHARES, sampled_shares
 from airflow_provider_mysql_cdc.cdc.verify.read.sql_literals import escapes_as_in_sql, sql_literal
-from airflow_provider_mysql_cdc.cdc.verify.read.sql_value_text import SqlRequest, value_parts
+from airflow_provider_mysql_cdc.cdc.verify.read.sql_value_text import QuotedSql, SqlRequest, value_sql
 
 _Parts = list["str | _SqlPart"]
 CHECKSUM_BYTES = 8
 
 
 class SqlTexts(NamedTuple):
-    """Hold SQL expressions of a row's texts.
+    """Hold SQL expressions of the fields of a row's key, and of the row after an event, from brace to brace."""
 
-    Args:
-        key: The key of its record, with the schema where keys have one.
-        after: The row after an event, from brace to brace.
-        key_fields: The fields of the key, from brace to brace.
-    """
-
-    key: str
-    after: str
     key_fields: str
+    after: str
 
 
 class _SqlPart(NamedTuple):
@@ -75,13 +68,7 @@ def sql_texts(cfg: ConnectorConfig, table: Table) -> SqlTexts | None:
     if not keys or key is None or after is None:
         return None
     ending = "".join(f",{quote(name)}:{quote(value)}" for name, value in options.key_fields)
-    before = "" if envelope.key_schema is None else f'{{"schema":{envelope.key_schema},"payload":'
-    behind = "" if envelope.key_schema is None else "}"
-    return SqlTexts(
-        _concat([before + "{", *key, f"{ending}}}{behind}"]),
-        _concat(["{", *after, "}"]),
-        _concat(["{", *key, f"{ending}}}"]),
-    )
+    return SqlTexts(_concat(["{", *key, f"{ending}}}"]), _concat(["{", *after, "}"]))
 
 
 def _members(
@@ -101,17 +88,18 @@ def _value(column: Column, options: DecoderOptions, envelope: EnvelopeText, *, i
     change = None if in_key else options.treatment(column).change
     if (constant := constant_text(change)) is not None:
         return [constant]
-    if options.custom(column) is not None:
+    if change is not None or options.custom(column) is not None:
         return None
     null = envelope.null_text.get(column.name, "null") if options.replace_null_with_default else "null"
-    parts = value_parts(SqlRequest(column, options, _sql_text(null), change))
-    if parts is None:
+    request = SqlRequest(column, options, _sql_text(null))
+    sql = value_sql(request)
+    if sql is None:
         return None
-    text: _Parts = ['"', _SqlPart(parts.sql), '"'] if parts.quoted else [_SqlPart(parts.sql)]
+    text: _Parts = ['"', _SqlPart(sql), '"'] if isinstance(sql, QuotedSql) else [_SqlPart(sql)]
     if not column.nullable:
         return text
     # A function that gives NULL for a value must not make it look like a NULL of the table.
-    return [_SqlPart(f"IF({parts.name} IS NULL, {_sql_text(null)}, {_concat(text)})")]
+    return [_SqlPart(f"IF({request.name} IS NULL, {_sql_text(null)}, {_concat(text)})")]
 
 
 def _concat(parts: _Parts) -> str:

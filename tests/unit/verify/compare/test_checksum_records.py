@@ -505,7 +505,7 @@ def test_keys_are_chosen_by_their_bucket_while_the_structure_is_the_same(monkeyp
 
 def test_the_server_chooses_rows_by_the_buckets_of_their_keys_and_by_the_sample() -> None:
     texts, bucket, share = (
-        SqlTexts("k", "a", "f"),
+        SqlTexts("f", "a"),
         f"MOD(CRC32(f), {BUCKETS})",
         "MOD(CRC32(CONCAT('sample', f)), 1000000)",
     )
@@ -558,7 +558,7 @@ def test_tables_of_which_records_do_not_say_the_row_have_no_checksums(
 
 
 def test_the_server_adds_up_what_python_does() -> None:
-    sql = sums_sql(TABLE, 5, SqlTexts("k", "a", "f"), 64, "id > 5")
+    sql = sums_sql(TABLE, 5, SqlTexts("f", "a"), 64, "id > 5")
     assert sql == (
         "SELECT MOD(CRC32(f), 64), COUNT(*), SUM(CAST(CONV(LEFT(SHA2(CONCAT('5', f, a), 256), 16), 16, 10) AS "
         "UNSIGNED)) FROM `shop`.`orders` WHERE id > 5 GROUP BY 1"
