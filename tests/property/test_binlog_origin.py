@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from struct import pack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import file_fingerprint as origin
-from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError
+from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_fingerprint
 
 Head = tuple[int, bytes, bytes | None]
@@ -37,6 +39,16 @@ def file(head: Head, *, in_use: bool = False, more: bool = True) -> Iterator[byt
 
 def fingerprint(head: Head, **kwargs: Any) -> str:
     return origin._fingerprint(file(head, **kwargs), "binlog.000001")
+
+
+def test_a_refused_dump_is_no_shorter_file_but_where_gtids_were_switched() -> None:
+    """What else is refused would give the file another fingerprint, as if the binlog had been reset."""
+    for text, ends in (("cannot replicate anonymous transaction", True), ("auto_position is not possible", False)):
+        payload = b"\xff" + pack("<H", 1236) + b"#HY000" + text.encode()
+        packet = pack("<I", len(payload)) + payload
+        dump: Any = SimpleNamespace(next_chunk=lambda *_, packet=packet: packet)
+        with nullcontext() if ends else pytest.raises(SourceSettingError):
+            assert list(origin._dump_events(dump, "here")) == []
 
 
 heads = st.tuples(st.integers(0, 3), st.sampled_from([b"", b"a", b"b"]), st.sampled_from([None, b"x", b"y"]))

@@ -12,6 +12,7 @@ from kit.create_statement import parse_create
 from airflow_provider_mysql_cdc.cdc.convert.connect_schema import field_schema
 from airflow_provider_mysql_cdc.cdc.convert.connect_types import connect_type
 from airflow_provider_mysql_cdc.cdc.convert.defaults import default_value
+from airflow_provider_mysql_cdc.cdc.convert.json_text import Float32
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import (
     BIGINT_UNSIGNED_MODES,
@@ -54,7 +55,7 @@ def default(definition: str, **modes: Any) -> Any:
         ("DECIMAL(3,0) DEFAULT 127", {}, "fw=="),
         ("DECIMAL(3,0) DEFAULT 128", {}, "AIA="),
         ("DECIMAL(3,0) DEFAULT -128", {}, "gA=="),
-        ("FLOAT DEFAULT 0.1", {}, 0.10000000149011612),
+        ("FLOAT DEFAULT 0.1", {}, Float32(0.10000000149011612)),
         ("FLOAT DEFAULT 1e39", {}, None),
         ("BIT(1) DEFAULT b'1'", {}, True),
         ("BIT DEFAULT 0", {}, False),

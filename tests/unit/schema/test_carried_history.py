@@ -10,12 +10,12 @@ from kit.memory_job import config
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.schema_change import table_dict
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.full_description import complete_descriptions, describe_all
 from airflow_provider_mysql_cdc.cdc.schema.history import covers_offset
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
-from airflow_provider_mysql_cdc.cdc.schema.history_replay import carried_records, replay
+from airflow_provider_mysql_cdc.cdc.schema.history_replay import carried_batch_records, carried_records, replay
 
 T = TableId("d", "t")
 PLACE = BinlogOffset("binlog.000001", 500, "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-9", "s2", "12.ab")
@@ -63,6 +63,22 @@ def test_the_structures_at_the_new_place_are_those_at_the_offset(described: bool
     )
     assert columns(replay([*log, here], until=replace(PLACE, pos=900), epoch=4)) == ["id", "v"]
     assert columns(replay([*log, here], until=PLACE, epoch=4)) == ["id", "v", "a"]
+
+
+@pytest.mark.parametrize("reached", [450, 700])
+def test_what_an_unfinished_batch_has_committed_stands_behind_its_start_elsewhere(reached: int) -> None:
+    """Its writer may stand inside a transaction: statements of that are not behind the boundary before it."""
+    log, new = [*DESCRIPTION, *STATEMENTS], replace(PLACE, pos=800, gtids=None)
+    old = [ResumePosition(place(reached), 3), ResumePosition(new, 3)]
+    copies = carried_batch_records(log, place(300), PLACE, *old, 2)
+    assert [(copy.ddl, copy.position.pos) for copy in copies] == [
+        (STATEMENTS[2].ddl, 800),
+        (STATEMENTS[3].ddl, 800),
+        (STATEMENTS[4].ddl, 801 if reached == 450 else 800),
+    ]
+    log += [*carried_records(log, "p", place(300), PLACE, 2), *copies]
+    assert columns(replay(log, until=new, epoch=3)) == ["id", "v", "a"] + ["not_drained"] * (reached == 700)
+    assert carried_batch_records(log, place(300), PLACE, *old, 3) == []
 
 
 def test_a_copy_of_copies_holds_what_they_hold() -> None:

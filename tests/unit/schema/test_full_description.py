@@ -14,7 +14,7 @@ from kit.cases import for_each
 from kit.memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
-from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError, SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import ScanValidity
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -30,7 +30,7 @@ from airflow_provider_mysql_cdc.cdc.schema.history import covers_offset
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import replay
 from airflow_provider_mysql_cdc.cdc.sink import topic_tail
-from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
 CFG = config()
@@ -317,6 +317,18 @@ def test_a_topic_may_begin_with_a_description_but_offsets_before_it_are_refused(
     assert not any(each.continues_history for each in history.read_history(CFG))
     topic.first += 1
     with pytest.raises(SchemaError, match="first records of the schema history were deleted"):
+        history.load_schema_state(CFG, until=place(150), epoch=4)
+
+
+def test_a_history_whose_end_is_hidden_is_not_taken_for_a_shorter_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = Topic([*description(STATEMENTS, 100, 2)], monkeypatch)
+
+    def hidden(*_: Any, **__: Any) -> Iterator[TopicRecord]:
+        yield TopicRecord(0, 0, None, topic.values[0])
+        raise HiddenByTransaction("partition 0: 1 of 9")
+
+    monkeypatch.setattr(topic_tail, "read_between", hidden)
+    with pytest.raises(SinkConnectionError, match="partition 0: 1 of 9"):
         history.load_schema_state(CFG, until=place(150), epoch=4)
 
 
