@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pymysqlreplication import BinLogStreamReader
-from pymysqlreplication.event import GtidEvent, QueryEvent, RotateEvent, XidEvent
-from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateRowsEvent, WriteRowsEvent
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
@@ -29,10 +26,9 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogPurgedError,
     ServerIdInUseError,
     SourceConnectionError,
-    SourcePrivilegeError,
 )
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
-from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
@@ -106,37 +102,6 @@ def test_events_are_those_the_server_lists(root: Any, sql: Sql, settings: Connec
     assert len(by_type) == len({kind for kind, _ in by_type}) == len({number for _, number in by_type})
 
 
-def test_second_opinion_of_mysql_replication(root: Any, sql: Sql, stack: Any, settings: ConnectionSettings) -> None:
-    start = current_offset(root)
-    sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(30))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
-    sql("UPDATE t SET v = 'c' WHERE id = 1", "DELETE FROM t WHERE id = 2", "FLUSH BINARY LOGS", "DROP TABLE t")
-    end = current_offset(root)
-    kinds = {
-        GtidEvent: c.GTID_LOG_EVENT, QueryEvent: c.QUERY_EVENT, XidEvent: c.XID_EVENT, TableMapEvent: c.TABLE_MAP_EVENT,
-        WriteRowsEvent: ROWS[0], UpdateRowsEvent: ROWS[1], DeleteRowsEvent: ROWS[2], RotateEvent: c.ROTATE_EVENT,
-    }  # fmt: skip
-    account = {"host": settings.host, "port": settings.port, "user": settings.user, "passwd": stack.cdc_password}
-    other = BinLogStreamReader(
-        connection_settings=account,
-        server_id=SERVER_ID + 1,
-        resume_stream=True,
-        log_file=start.file,
-        log_pos=start.pos,
-        only_events=list(kinds),
-    )
-    theirs = []
-    for event in other:
-        if isinstance(event, RotateEvent) and not event.timestamp:
-            continue
-        theirs.append((kinds[type(event)], event.packet.log_pos, event.timestamp))
-        if BinlogOffset(other.log_file, other.log_pos).key() >= end.key():
-            break
-    other.close()
-    # It drops compressed transactions, which another test may have made meanwhile.
-    ours = [e for e in read(settings, start, end) if e.type in kinds.values() and not e.inner]
-    assert [(e.type, e.end_pos, e.timestamp) for e in ours] == theirs
-
-
 def test_by_gtid_gives_the_events_that_follow_the_set(
     stack: Any, root: Any, sql: Sql, settings: ConnectionSettings
 ) -> None:
@@ -154,38 +119,6 @@ def test_by_gtid_gives_the_events_that_follow_the_set(
         for place, gtid in ((elsewhere, True), (start, False))
     )
     assert by_gtid == by_position and len(by_position) >= 15
-
-
-def test_tags_are_read_and_the_tracker_follows_the_server(
-    stack: Any, root: Any, sql: Sql, settings: ConnectionSettings
-) -> None:
-    needs(stack, (8, 3), "tags")
-    sql("CREATE TABLE t (id INT PRIMARY KEY)")
-    start = current_offset(root)
-    for n, tag in enumerate(["", ":blue", ":green_1", ""]):
-        sql(f"SET GTID_NEXT = 'AUTOMATIC{tag}'", f"INSERT INTO t VALUES ({n})")
-    sql("SET GTID_NEXT = 'AUTOMATIC'")
-    end = current_offset(root)
-    tracker = GtidTracker(start.gtids)
-    gtids = []
-    for event in read(settings, start, end):
-        if event.type in (c.GTID_LOG_EVENT, c.GTID_TAGGED_LOG_EVENT):
-            parsed = ev.parse_gtid(event)
-            gtids.append(parsed.gtid)
-            tracker.add(parsed.gtid or "")
-            assert abs(parsed.commit_us / 1e6 - time.time()) < 600 and parsed.transaction_length > 100
-    assert tracker.gtid_set() == GtidSet.parse(end.gtids)
-    assert [g for g in gtids if g and ":blue:" in g] and [g for g in gtids if g and ":green_1:" in g]
-
-
-def test_previous_gtids_of_a_new_file(stack: Any, root: Any, sql: Sql, settings: ConnectionSettings) -> None:
-    needs(stack, (8, 3), "tags")
-    sql("SET GTID_NEXT = 'AUTOMATIC:blue'", "CREATE TABLE t (id INT PRIMARY KEY)", "SET GTID_NEXT = 'AUTOMATIC'")
-    start = current_offset(root)
-    sql("FLUSH BINARY LOGS")
-    found = [e for e in read(settings, start, current_offset(root)) if e.type == c.PREVIOUS_GTIDS_LOG_EVENT]
-    assert found and ev.parse_previous_gtids(found[0]).contains(start.gtids or "")
-    assert ev.parse_previous_gtids(found[0]).encode() == found[0].buf[found[0].body : found[0].end]
 
 
 def test_compressed_transactions_equal_uncompressed_ones(
@@ -220,47 +153,6 @@ def test_rows_query_and_commands_of_a_session(root: Any, sql: Sql, settings: Con
         q for e in events if e.type == c.QUERY_EVENT and (q := ev.parse_query(e)).sql.startswith("CREATE TABLE u")
     )
     assert (create.sql_mode, create.client_charset, create.collation_connection) == (1, 8, 47)
-
-
-def test_xa_transactions_are_passed_on(root: Any, sql: Sql, settings: ConnectionSettings, unique: str) -> None:
-    sql("CREATE TABLE t (id INT PRIMARY KEY)")
-    start = current_offset(root)
-    sql(f"XA START '{unique}'", "INSERT INTO t VALUES (1)", f"XA END '{unique}'", f"XA PREPARE '{unique}'")
-    sql(f"XA COMMIT '{unique}'")
-    events = read(settings, start, current_offset(root))
-    assert c.XA_PREPARE_LOG_EVENT in [e.type for e in events]
-    statements = [ev.parse_query(e).sql for e in events if e.type == c.QUERY_EVENT]
-    assert any(s.startswith("XA START") for s in statements) and any(s.startswith("XA COMMIT") for s in statements)
-
-
-def test_an_event_of_twenty_megabytes(root: Any, sql: Sql, database: str, settings: ConnectionSettings) -> None:
-    sql("CREATE TABLE t (id INT PRIMARY KEY, v LONGBLOB)")
-    start = current_offset(root)
-    sql("INSERT INTO t VALUES (1, REPEAT('abcdefgh', 2500000))", "INSERT INTO t VALUES (2, 'small')")
-    big, small = of_database(read(settings, start, current_offset(root)), database)
-    assert big[1].buf[big[1].end - 20_000_000 : big[1].end] == b"abcdefgh" * 2_500_000
-    assert small[1].buf[small[1].end - 5 : small[1].end] == b"small"
-
-
-def test_full_metadata_describe_the_table(
-    stack: Any, root: Any, sql: Sql, database: str, settings: ConnectionSettings
-) -> None:
-    needs(stack, (9,), "VECTOR")
-    sql(
-        "CREATE TABLE t (id INT UNSIGNED, name VARCHAR(9) CHARSET latin1, v VECTOR(2), c CHAR(2) COLLATE utf8mb4_bin, "
-        "e ENUM('a', 'b'), PRIMARY KEY (name(3), id))"
-    )
-    start = current_offset(root)
-    before = sql("SELECT @@GLOBAL.binlog_row_metadata")[0][0]
-    sql("SET GLOBAL binlog_row_metadata = FULL")
-    try:
-        sql("INSERT INTO t (id, name) VALUES (1, 'x')")
-    finally:
-        sql(f"SET GLOBAL binlog_row_metadata = {before}")
-    ((found, _),) = of_database(read(settings, start, current_offset(root)), database)
-    assert (found.names, found.unsigned) == (("id", "name", "v", "c", "e"), (True, None, None, None, None))
-    assert found.charsets == (None, 8, 63, 46, 255) and found.enum_members == (None, None, None, None, (b"a", b"b"))
-    assert (found.primary_key, found.prefix_lengths) == ((1, 0), (3, 0))
 
 
 def test_a_start_beyond_four_gigabytes_is_reached_from_the_files_start(
@@ -465,16 +357,3 @@ def test_the_position_of_another_server_is_refused(root: Any, settings: Connecti
     foreign = replace(current_offset(root), server_uuid="00000000-0000-0000-0000-000000000000")
     with pytest.raises(BinlogPurgedError, match="another server"):
         read(settings, foreign, foreign)
-
-
-@pytest.mark.req("SETUP-06")
-def test_an_account_without_replication_slave_is_named(
-    root: Any, sql: Sql, unique: str, settings: ConnectionSettings
-) -> None:
-    sql(f"CREATE USER `{unique}`@'%' IDENTIFIED BY 'pw'", f"GRANT SELECT, REPLICATION CLIENT ON *.* TO `{unique}`@'%'")
-    try:
-        here = current_offset(root)
-        with pytest.raises(SourcePrivilegeError, match="REPLICATION SLAVE"):
-            read(replace(settings, user=unique, password=Secret("pw")), here, here.with_position("binlog.9999999", 4))
-    finally:
-        sql(f"DROP USER `{unique}`@'%'")

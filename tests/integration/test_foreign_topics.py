@@ -175,21 +175,6 @@ def test_the_ledger_of_others_gets_no_record(pipeline: Pipeline, root: Any, data
     assert pipeline.snapshot().complete
 
 
-@pytest.mark.req("TOPIC-08")
-def test_two_streams_share_no_ledger(pipeline: Pipeline, root: Any, database: str) -> None:
-    topic = pipeline.properties["ledger.topic"] = f"{database}_ledger"
-    assert pipeline.snapshot().complete
-    other = Pipeline(pipeline.properties | {"topic.prefix": f"{pipeline.cfg.topic_prefix}2"}, MemoryOffsetStore())
-    before = content(pipeline, topic)
-    signal = checked_signal(other.cfg, "log", {"message": "m"})
-    for run in (other.snapshot, other.drain, lambda: send_signal(other.cfg, signal)):
-        with pytest.raises(ForeignLedgerError, match=rf"belongs to topic\.prefix={pipeline.cfg.topic_prefix}, not to"):
-            run()
-    assert content(pipeline, topic) == before
-    with pytest.raises(ForeignLedgerError):
-        kafka_clients.ledger(other.cfg).read()
-
-
 def signal_of(pipeline: Pipeline) -> None:
     send_signal(pipeline.cfg, checked_signal(pipeline.cfg, "log", {"message": "m"}))
 

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from kit.store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
-from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, encode, reset_plan
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, reset_plan
 from airflow_provider_mysql_cdc.cdc.errors import (
     FencedError,
-    LedgerMissingError,
     OffsetConflictError,
     SinkConnectionError,
     SinkError,
-    StateError,
 )
-from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, topic_config
@@ -51,12 +46,6 @@ def marker(of: BatchPlan, index: int, events: int = 0, done: bool = True) -> Mar
     return Marker(
         of.epoch, index, of.start, of.end, ResumePosition(of.end if done else of.start, events), done, {"t": events}
     )
-
-
-def finish(settings: dict[str, str], ledger: Ledger, unique: str, of: BatchPlan) -> None:
-    for index in range(of.writers):
-        with writer(settings, f"{unique}.{index}") as w:
-            w.commit([marker(of, index).record(ledger.topic)])
 
 
 def test_a_ledger_that_does_not_exist_reads_as_none_and_is_not_created(settings: dict[str, str], unique: str) -> None:
@@ -89,51 +78,6 @@ def test_a_topic_that_cannot_serve_as_a_ledger_is_refused(
     ensure_topics(make_admin(settings), {f"ledger.{unique}": spec})
     with pytest.raises(SinkError, match=why):
         Ledger(settings, f"ledger.{unique}", unique).ensure()
-
-
-def test_plan_markers_and_outcome_are_read_back(settings: dict[str, str], ledger: Ledger, unique: str) -> None:
-    first = plan()
-    assert ledger.begin(first).plan == first
-    with writer(settings, f"{unique}.0") as w:
-        w.commit([marker(first, 0, 5, done=False).record(ledger.topic)])
-        w.commit([marker(first, 0, 9).record(ledger.topic)])
-    state = ledger.read()
-    assert state is not None
-    assert state.marker(0, 1) == marker(first, 0, 9)
-    assert state.missing_writers() == (1,)
-    outcome = {"epoch": 1, "ok": True, "counts": {}}
-    ledger.put({"outcome": encode(outcome), "chunk/d.t/0": b"{}"})
-    ledger.put({"chunk/d.t/0": None})
-    state = ledger.read()
-    assert state is not None and state.outcome == outcome and not state.chunks
-
-
-@pytest.mark.exhaustive
-def test_the_next_epoch_begins_only_where_a_complete_one_ended(
-    settings: dict[str, str], ledger: Ledger, unique: str
-) -> None:
-    first, later = plan(), END.with_position("binlog.000011", 900)
-    with pytest.raises(LedgerMissingError):
-        ledger.begin(plan(2, END, later))
-    ledger.begin(first)
-    with pytest.raises(OffsetConflictError, match="not complete"):
-        ledger.begin(plan(2, END, later))
-    finish(settings, ledger, unique, first)
-    with pytest.raises(OffsetConflictError):
-        ledger.begin(plan(2, START, later))
-    with pytest.raises(OffsetConflictError):
-        ledger.begin(plan(3, END, later))
-    assert ledger.begin(plan(2, END, later)).plan == plan(2, END, later)
-    with pytest.raises(OffsetConflictError):
-        ledger.begin(first)
-    reset = reset_plan(3, START, "a person")
-    assert ledger.begin(reset).end() == START
-
-
-def test_a_retry_takes_the_same_plan_over(ledger: Ledger) -> None:
-    ledger.begin(plan(owner="first"))
-    state = ledger.begin(plan(owner="retry"))
-    assert state.plan == plan(owner="retry")
 
 
 def test_of_two_runs_that_plan_at_once_exactly_one_wins(settings: dict[str, str], ledger: Ledger, unique: str) -> None:
@@ -174,32 +118,6 @@ def test_a_new_plan_fences_a_writer_of_a_larger_w_that_is_still_alive(
     # Had it started later, it would have found that its plan is out of force.
     with pytest.raises(FencedError):
         state.require_plan(wide)
-
-
-def test_a_reset_that_dies_before_it_fences_leaves_the_number_of_writers_behind(
-    settings: dict[str, str], ledger: Ledger, unique: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wide = ledger.begin(plan(writers=4)).plan_in_force()
-    zombie = writer(settings, f"{unique}.3")
-    zombie.produce("t" + unique, None, b"a row", 0)
-    fault = {"point": "takeover.after_plan", "fired": str(tmp_path / "fired")}
-    monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))
-    with pytest.raises(FaultRaised):
-        ledger.begin(reset_plan(2, START, "a person"))
-    assert (tmp_path / "fired").exists()
-    ledger.begin(plan(3, START, writers=1))
-    with pytest.raises(FencedError):
-        zombie.commit([marker(wide, 3).record(ledger.topic)])
-    zombie.close()
-
-
-def test_two_attempts_of_one_owner_are_distinguished(ledger: Ledger) -> None:
-    older = ledger.begin(plan()).plan_in_force()
-    newer = ledger.begin(plan()).plan_in_force()
-    assert older.same_work(newer) and older.attempt != newer.attempt
-    ledger.peek().require_plan(newer)
-    with pytest.raises(FencedError, match="no longer in force"):
-        ledger.peek().require_plan(older)
 
 
 def hang(settings: dict[str, str], ledger: Ledger, unique: str, of: BatchPlan) -> TransactionalWriter:
@@ -263,16 +181,3 @@ def test_reading_is_fast_after_thousands_of_commits(settings: dict[str, str], le
     state = ledger.read()
     assert state is not None and state.marker(0, 1) == marker(plan(), 0, 999)
     assert time.process_time() - began < 5
-
-
-def test_a_foreign_record_in_the_ledger_is_named(ledger: Ledger) -> None:
-    ledger.put({"plan": b"hello"})
-    with pytest.raises(StateError, match="key plan"):
-        ledger.read()
-
-
-def test_an_unreachable_kafka_is_named(unique: str) -> None:
-    ledger = Ledger({"bootstrap.servers": "127.0.0.1:1"}, f"ledger.{unique}", unique)
-    with pytest.raises(SinkConnectionError) as caught:
-        ledger.read()
-    assert caught.value.where == "127.0.0.1:1" and "refused" in caught.value.why

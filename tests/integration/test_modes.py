@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import threading
 from dataclasses import replace
 from itertools import pairwise
@@ -17,10 +15,8 @@ from pipelinelib.pipeline import Pipeline
 from pipelinelib.stand_ins import ThreadRunner
 from pipelinelib.topics import delete_topics
 
-from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
-from airflow_provider_mysql_cdc.cdc.drain import ddl_events as schema_log
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
-from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, DdlParseError, NoOffsetError, SchemaError
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, NoOffsetError, SchemaError
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
@@ -187,67 +183,6 @@ def test_what_is_switched_off_is_in_no_topic(pipeline: Pipeline, root: Any, data
     assert {payload(r.key)["serverName"] for r in pipeline.read(f"hb-{prefix}.{prefix}")} == {prefix}
 
 
-@pytest.mark.req("STRM-24", "FAULT-14", "CFG-29")
-@pytest.mark.parametrize("mode", ["fail", "warn", "skip"])
-@pytest.mark.exhaustive(but="warn")
-def test_rows_of_a_table_that_the_history_does_not_know(
-    pipeline: Pipeline, root: Any, database: str, mode: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    tables(root, database)
-    pipeline.properties["table.include.list"] = rf"{database}\.a"
-    pipeline.properties["schema.history.internal.store.only.captured.tables.ddl"] = "true"
-    pipeline.snapshot()
-    del pipeline.properties["table.include.list"]
-    pipeline.properties["inconsistent.schema.handling.mode"] = mode
-    before = current_offset(root)
-    work(root, database)
-    events = rows(root, f"SHOW BINLOG EVENTS IN '{before.file}' FROM {before.pos}")
-    if mode == "fail":
-        with pytest.raises(SchemaError, match="history does not know"):
-            pipeline.drain()
-        return
-    with caplog.at_level("DEBUG"):
-        pipeline.drain()
-    assert len([r for r in pipeline.records("a") if r.value]) == 4
-    assert pipeline.table_topic("b") not in pipeline.topics() or pipeline.records("b") == []
-    told = [line for record in caplog.records if (line := record.getMessage()).startswith(f"rows of {database}.")]
-    if mode == "skip":
-        assert told == []
-        return
-    # Once for each table, with the place of the first event that is left out.
-    found = [re.fullmatch(rf"rows of {database}\.(\w+) are skipped from binlog\.\d+:(\d+) on: .*", t) for t in told]
-    assert sorted(m[1] for m in found if m) == ["b", "c"] and len(told) == 2, told
-    places = [int(m[2]) for m in found if m]
-    assert all(any(event[1] == place for event in events) for place in places), (places, events)
-
-
-@pytest.mark.req("FAULT-15", "STRM-25")
-def test_a_statement_that_is_not_understood_stops_the_drain_where_it_stands(
-    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """MySQL runs nothing that the parser does not know, so its refusal is made."""
-    tables(root, database)
-    pipeline.snapshot()
-    understood = schema_log.apply_ddl
-
-    def apply(state: Any, sql: str, *more: Any) -> Any:
-        if "to_be_refused" in sql:
-            raise DdlParseError("the statement is not understood", why="the test says so")
-        return understood(state, sql, *more)
-
-    monkeypatch.setattr(schema_log, "apply_ddl", apply)
-    execute(root, f"INSERT INTO `{database}`.a VALUES (1, 1)")
-    execute(root, f"ALTER TABLE `{database}`.b COMMENT 'to_be_refused'", f"INSERT INTO `{database}`.a VALUES (2, 2)")
-    for _ in range(2):
-        with pytest.raises(DdlParseError, match=r"binlog\.\d+:\d+.*to_be_refused") as caught:
-            pipeline.drain()
-        assert not caught.value.can_retry and not pipeline.settle().complete
-    assert 2 not in [payload(r.value)["after"]["id"] for r in pipeline.records("a")]
-    pipeline.properties["schema.history.internal.skip.unparseable.ddl"] = "true"
-    assert (outcome := pipeline.drain()) is not None and outcome.complete
-    assert [payload(r.value)["after"]["id"] for r in pipeline.records("a")] == [1, 2]
-
-
 @pytest.mark.req("SNAP-08", "SCH-16")
 def test_recovery_rebuilds_a_lost_history_and_keeps_the_offset(pipeline: Pipeline, root: Any, database: str) -> None:
     tables(root, database)
@@ -357,28 +292,3 @@ def test_what_the_binlog_still_holds_decides(
         execute(conn, f"INSERT INTO `{database}`.a VALUES (4, 4)")
         pipeline.drain()
         assert payload(pipeline.records("a")[-1].value)["after"]["id"] == 4
-
-
-@pytest.mark.req("EVT-14", "EVT-35", "EX-06")
-def test_contract_1_9_has_the_members_of_1_9_7(pipeline: Pipeline, root: Any, database: str) -> None:
-    pipeline.properties |= {"event.contract": "1.9", "value.converter.schemas.enable": "true"}
-    execute(
-        root,
-        f"CREATE TABLE `{database}`.customers (id INTEGER NOT NULL AUTO_INCREMENT PRIMARY KEY, "
-        "first_name VARCHAR(255) NOT NULL, email VARCHAR(255) NOT NULL UNIQUE KEY) AUTO_INCREMENT=1001",
-    )
-    pipeline.snapshot()
-    execute(root, f"INSERT INTO `{database}`.customers VALUES (1004, 'Anne', 'annek@noanswer.org')")
-    pipeline.drain()
-    (record,) = pipeline.records("customers")
-    value = json.loads(record.value or b"")
-    fields = [f["field"] for f in value["schema"]["fields"]]
-    source = [f["field"] for f in value["schema"]["fields"][2]["fields"]]
-    assert fields == ["before", "after", "source", "op", "ts_ms", "transaction"]
-    assert source == [
-        "version", "connector", "name", "ts_ms", "snapshot", "db", "sequence", "table", "server_id", "gtid", "file",
-        "pos", "row", "thread", "query",
-    ]  # fmt: skip
-    assert list(value["payload"]) == fields and list(value["payload"]["source"]) == source
-    assert value["payload"]["source"]["snapshot"] == "false" and record.headers == ()
-    assert rows(root, f"SELECT COUNT(*) FROM `{database}`.customers") == [(1,)]

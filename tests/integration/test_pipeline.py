@@ -13,19 +13,14 @@ from kit.records import compacted, duplicates, payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 from pipelinelib.stand_ins import MemoryOffsetStore, ThreadRunner
-from pipelinelib.topics import delete_topics
 
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
 from airflow_provider_mysql_cdc.cdc.errors import (
-    CdcError,
     ConfigError,
-    LedgerMissingError,
     NoOffsetError,
-    RunInProgressError,
     StateError,
 )
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
-from airflow_provider_mysql_cdc.cdc.job import run_lock
 
 TABLES = {
     "orders": "CREATE TABLE `{db}`.orders "
@@ -274,73 +269,6 @@ def test_lost_offset_is_restored_and_never_snapshots_again(pipeline: Pipeline, r
     assert {t: after[t] - n for t, n in before.items() if after[t] != n} == {pipeline.table_topic("log"): 1}
 
 
-def test_crash_between_kafka_and_airflow_is_finished_by_the_next_run(
-    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    fill(root, database, 10)
-    pipeline.snapshot()
-    execute(root, f"INSERT INTO `{database}`.log VALUES (5, 'five')")
-    before = pipeline.store.load()
-    fired = tmp_path / "fired"
-    monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps({"point": "airflow.before_commit", "fired": str(fired)}))
-    with pytest.raises(FaultRaised):
-        pipeline.drain()
-    assert fired.exists()
-    stored = pipeline.store.load()
-    assert stored is not None and before is not None
-    assert stored.committed == before.committed and stored.pending is not None
-    execute(root, f"INSERT INTO `{database}`.log VALUES (6, 'six')")
-    pipeline.drain()
-    assert any("; the stored offset moves to " in line for line in pipeline.lines)
-    values = [payload(r.value)["after"]["a"] for r in pipeline.records("log")]
-    assert values.count(5) == 1 and values.count(6) == 1
-    assert duplicates(pipeline.records("log")) == []
-
-
-def test_lost_ledger_stops_until_a_person_decides(pipeline: Pipeline, root: Any, database: str) -> None:
-    fill(root, database, 10)
-    pipeline.snapshot()
-    delete_topics(pipeline.cfg.kafka_settings(), pipeline.cfg.ledger_topic)
-    with pytest.raises(LedgerMissingError) as caught:
-        pipeline.drain()
-    assert not caught.value.can_retry and "reset" in caught.value.remedy
-
-
-@pytest.mark.req("TOPIC-07")
-def test_second_run_is_refused_before_it_produces(pipeline: Pipeline, root: Any, database: str) -> None:
-    fill(root, database, 10)
-    pipeline.snapshot()
-    execute(root, f"INSERT INTO `{database}`.log VALUES (9, 'z')")
-    from pipelinelib.stand_ins import ThreadRunner
-
-    from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-    from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
-
-    with connect(pipeline.cfg.connection_settings()) as conn:
-        run_lock.acquire(conn, pipeline.properties["topic.prefix"], "another/run/task/-1")
-        job = pipeline.prepare("drain")
-        with pytest.raises(RunInProgressError) as caught:
-            run_drain(job.spec, ThreadRunner(), pipeline.log)
-        assert caught.value.can_retry and "KILL" in caught.value.remedy
-        assert len(pipeline.records("log")) == 3
-    assert pipeline.drain() is not None
-    assert len(pipeline.records("log")) == 4
-
-
-def test_retry_of_the_same_task_takes_over_from_its_predecessor(pipeline: Pipeline, database: str) -> None:
-    import pymysql
-
-    from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-
-    prefix = pipeline.properties["topic.prefix"]
-    old, new = (connect(pipeline.cfg.connection_settings()) for _ in range(2))
-    run_lock.acquire(old, prefix, "dag/run/task/-1")
-    run_lock.acquire(new, prefix, "dag/run/task/-1")
-    with pytest.raises(pymysql.MySQLError):
-        old.ping(reconnect=False)
-    new.close()
-
-
 def test_drain_without_snapshot_says_what_to_do(pipeline: Pipeline) -> None:
     with pytest.raises(NoOffsetError, match="run the snapshot first"):
         pipeline.drain()
@@ -349,20 +277,3 @@ def test_drain_without_snapshot_says_what_to_do(pipeline: Pipeline) -> None:
 def test_no_captured_table_is_a_named_error(pipeline: Pipeline) -> None:
     with pytest.raises(ConfigError, match="no table is captured"):
         pipeline.snapshot()
-
-
-def test_nothing_new_plans_nothing(pipeline: Pipeline, root: Any, database: str) -> None:
-    """The shared server is never quite still, so the second look may find other databases' events, but none of ours."""
-    fill(root, database, 10)
-    pipeline.snapshot()
-    pipeline.drain()
-    outcome = pipeline.drain()
-    assert outcome is None or outcome.counts == {}
-
-
-def test_error_messages_name_the_place(pipeline: Pipeline, root: Any, database: str) -> None:
-    pipeline.properties["database.password"] = "wrong"
-    with pytest.raises(CdcError) as caught:
-        pipeline.snapshot()
-    assert "wrong" not in str(caught.value).replace("What is wrong", "")
-    assert pipeline.properties["database.hostname"] in str(caught.value) and not caught.value.can_retry

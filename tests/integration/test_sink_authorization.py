@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode, reset_plan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkConnectionError
+from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
@@ -116,19 +116,6 @@ def wait_for_acls(admin: AdminClient, rules: AclBindingFilter, operations: froze
             return
         assert time.monotonic() < deadline, f"the broker applies {found} in place of {operations}"
         time.sleep(0.05)
-
-
-def test_a_wrong_password_is_named_at_once_and_not_shown(kafka: str, unique: str) -> None:
-    with (
-        TransactionalWriter(account(kafka, "cdc", "hunter2"), f"{unique}.0", transaction_timeout_ms=MOST_MS) as w,
-        pytest.raises(SinkAuthorizationError) as caught,
-    ):
-        w.init(timeout_s=30)
-    assert "account or its password" in caught.value.what
-    assert kafka in caught.value.where and "hunter2" not in str(caught.value)
-    assert not caught.value.can_retry
-    with pytest.raises((SinkAuthorizationError, SinkConnectionError), match="password"):
-        Ledger(account(kafka, "cdc", "hunter2"), f"ledger.{unique}", unique).read()
 
 
 def test_a_refused_transactional_id_is_named(kafka: str, unique: str) -> None:

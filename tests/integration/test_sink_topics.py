@@ -17,7 +17,6 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import (
     ensure_topics,
     partition_counts,
     topic_config,
-    topic_id,
 )
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
@@ -84,14 +83,6 @@ def test_a_topic_that_cannot_be_created_is_named_with_the_property_to_correct(
         ensure_topics(make_admin(settings), {f"{unique}.{name}": spec})
     assert f"{unique}.{name}" in caught.value.where
     assert "topic." in caught.value.remedy
-
-
-def test_a_topic_created_again_has_another_id(settings: dict[str, str], unique: str) -> None:
-    admin = make_admin(settings)
-    assert topic_id(admin, unique) is None
-    ensure_topics(admin, {unique: TopicSpec(1, 1)})
-    first = topic_id(admin, unique)
-    assert first is not None and topic_id(admin, unique) == first
 
 
 def test_reading_returns_all_partitions_in_order_without_what_was_aborted(

@@ -14,12 +14,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from airflow_provider_mysql_cdc.cdc.errors import (
-    ConfigError,
     FencedError,
     RecordTooLargeError,
     SinkConnectionError,
     SinkError,
-    StateError,
 )
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
@@ -116,37 +114,6 @@ def test_an_aborted_transaction_never_becomes_visible_and_the_writer_goes_on(
         w.commit()
         w.commit()
     assert values(settings, topic) == [b"kept"]
-
-
-def test_a_commit_of_nothing_is_no_error(settings: dict[str, str], unique: str) -> None:
-    with writer(settings, f"{unique}.0") as w:
-        w.commit()
-
-
-def test_should_commit_follows_size_and_age(settings: dict[str, str], topic: str, unique: str) -> None:
-    with writer(settings, f"{unique}.0", commit_bytes=100, commit_interval_s=0.2) as w:
-        assert not w.should_commit
-        w.produce(topic, b"k", b"x" * 10, 0)
-        assert not w.should_commit
-        w.produce(topic, b"k", b"x" * 100, 0)
-        assert w.should_commit
-        w.commit()
-        w.produce(topic, b"k", b"x", 0)
-        assert not w.should_commit
-        time.sleep(0.25)
-        assert w.should_commit
-
-
-def test_closing_with_an_open_transaction_shows_nothing(settings: dict[str, str], topic: str, unique: str) -> None:
-    w = writer(settings, f"{unique}.0")
-    w.produce(topic, b"k", b"open", 0)
-    began = time.monotonic()
-    w.close()
-    w.close()
-    assert time.monotonic() - began < 6
-    with pytest.raises(StateError):
-        w.commit([SideRecord(topic, b"k", b"late")])
-    assert values(settings, topic) == []
 
 
 def test_a_newer_attempt_fences_the_older_one(settings: dict[str, str], topic: str, unique: str) -> None:
@@ -378,19 +345,3 @@ def test_a_transaction_that_timed_out_is_refused_loudly(settings: dict[str, str]
             w.commit()
     assert caught.value.can_retry
     assert values(settings, topic) == []
-
-
-@pytest.mark.parametrize("bad", [{"acks": "1"}, {"enable.idempotence": "false"}])
-def test_settings_that_would_lose_or_double_events_are_refused(
-    settings: dict[str, str], unique: str, bad: dict[str, str]
-) -> None:
-    with pytest.raises(ConfigError, match="lost or duplicated"):
-        TransactionalWriter(settings | bad, unique)
-
-
-def test_a_setting_that_librdkafka_does_not_know_is_refused_without_showing_secrets(
-    settings: dict[str, str], unique: str
-) -> None:
-    with pytest.raises(ConfigError, match=r"no\.such\.setting") as caught:
-        TransactionalWriter(settings | {"no.such.setting": "1", "sasl.password": "hunter2"}, unique)
-    assert "hunter2" not in str(caught.value)

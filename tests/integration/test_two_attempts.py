@@ -276,7 +276,7 @@ def test_two_attempts_read_the_rest_of_one_interrupted_snapshot(
     check(pipeline, root, database)
 
 
-@pytest.mark.req("FAULT-01")
+@pytest.mark.req("FAULT-01", "TOPIC-07")
 def test_a_run_that_is_refused_does_not_fence_the_one_at_work(pipeline: Pipeline, root: Any, database: str) -> None:
     """A slow commit hides the end of the ledger; only a run of the same owner may take its writer for a dead one's."""
     prepare("drain", pipeline, root, database)

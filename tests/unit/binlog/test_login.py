@@ -290,7 +290,7 @@ def test_an_encrypted_client_key_is_never_asked_for_on_the_terminal(password: st
     assert not password or len(password) < 10 or shows(caught.value, password) == []
 
 
-@pytest.mark.req("FAULT-06")
+@pytest.mark.req("FAULT-06", "STRM-34")
 @pytest.mark.parametrize("replication", [False, True])
 def test_a_server_that_accepts_and_says_nothing_is_left_in_time(replication: bool) -> None:
     left = threading.Event()

@@ -9,7 +9,6 @@ from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.formats import table_options
 
 BASE = {
     "database.hostname": "h",
@@ -30,12 +29,6 @@ def config(**more: Any) -> ConnectorConfig:
 
 
 @pytest.mark.req("STRM-23", "CFG-28")
-def test_a_bad_row_stops_the_run_by_default() -> None:
-    assert config()[F.EVENT_PROCESSING_FAILURE_HANDLING_MODE] is F.RowFailureMode.FAIL
-    assert config()[F.DEAD_LETTER_TOPIC] == ""
-
-
-@pytest.mark.req("STRM-23", "CFG-28")
 @for_each(("value", "mode"), [("warn", "warn"), ("SKIP", "skip"), ("ignore", "skip"), ("fail", "fail")])
 def test_both_generations_name_the_mode(value: str, mode: str) -> None:
     for name in ("event.processing.failure.handling.mode", "event.deserialization.failure.handling.mode"):
@@ -51,18 +44,3 @@ def test_the_dead_letter_topic_is_a_topic_of_its_own() -> None:
         assert problems(errors__deadletterqueue__topic__name=taken), taken
     assert problems(errors__deadletterqueue__context__headers__enable="true") == []
     assert problems(errors__deadletterqueue__context__headers__enable="false")
-
-
-def test_the_placeholder_reaches_the_decoders() -> None:
-    options = table_options.decoder_options(config())
-    assert (options.unavailable, options.unavailable_as_null) == ("__debezium_unavailable_value", False)
-    cfg = config(unavailable__value__placeholder="hex:00ff", unavailable__value__as__null="true")
-    options = table_options.decoder_options(cfg)
-    assert (options.unavailable, options.unavailable_as_null) == ("hex:00ff", True)
-    assert problems(unavailable__value__placeholder="hex:xy") == ["unavailable.value.placeholder"]
-
-
-@pytest.mark.req("STRM-39", "TYPE-70")
-def test_the_time_adjuster_reaches_the_decoders() -> None:
-    assert table_options.decoder_options(config()).time_adjuster is True
-    assert table_options.decoder_options(config(enable__time__adjuster="false")).time_adjuster is False

@@ -164,7 +164,7 @@ def test_schema_changes_of_contract_1_9_are_those_of_captured_databases_and_list
     ]
 
 
-@pytest.mark.req("FAULT-15", "SCH-09")
+@pytest.mark.req("FAULT-15", "SCH-09", "STRM-25")
 def test_a_statement_that_is_not_understood_stops_by_name_unless_it_may_be_skipped() -> None:
     state = apply_ddl(SchemaState(), "CREATE TABLE t (a INT)", DdlContext("d")).state
     query: Any = SimpleNamespace(sql="ALTER TABLE t FROBNICATE COLUMN a", db="d", sql_mode=0, updated_dbs=("d",))

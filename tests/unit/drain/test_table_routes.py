@@ -55,14 +55,18 @@ def of(**more: str) -> TableRoutes:
     return routes_of(config(**more), BATCH)
 
 
+@pytest.mark.req("STRM-24", "FAULT-14", "CFG-29")
 @pytest.mark.parametrize(("mode", "stops"), [("fail", True), ("warn", False), ("skip", False)])
-def test_rows_of_a_table_that_the_history_does_not_know_stop_by_default(mode: str, stops: bool) -> None:
+def test_rows_of_a_table_that_the_history_does_not_know_stop_by_default(
+    mode: str, stops: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     made = of(inconsistent__schema__handling__mode=mode)
     if stops:
         with pytest.raises(SchemaError, match="does not know"):
             make(made, AS_IT_IS)
         return
     assert make(made, AS_IT_IS).decoder is None
+    assert caplog.text.count("rows of db.t are skipped from binlog.000001:4 on") == (mode == "warn")
 
 
 @pytest.mark.parametrize(
