@@ -120,6 +120,7 @@ def test_the_test_button_shows_a_wrong_configuration(monkeypatch: pytest.MonkeyP
     ok, text = MySqlCdcHook(kafka_conn_id="kafka_cdc").test_connection()
     assert not ok
     assert "snapshot.mode" in text
+    assert "[this connection" in text and "mysql_cdc_default" not in text, "Airflow tests it under an id of its own"
 
 
 def test_the_test_button_names_both_servers_when_neither_answers(monkeypatch: pytest.MonkeyPatch) -> None:
