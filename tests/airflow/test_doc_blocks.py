@@ -30,7 +30,24 @@ SQL_PAGES = ("docs/quickstart.md", "docs/guides/read-again.md")
 def mysql_cdc(words: list[str]) -> None:
     from airflow_provider_mysql_cdc.commands.program import command_line
 
-    command_line().parse_args(words)
+    command_line().parse_args(words[: words.index(">")] if ">" in words else words)
+
+
+def curl(words: list[str]) -> None:
+    """Requests of Kafka Connect, which ``test_take_over_debezium`` sends to a real worker."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-X", default="GET")
+    for name in ("-H", "-d", "url"):
+        parser.add_argument(name)
+    given = parser.parse_args(words)
+    connector, _, request = given.url.rpartition("/")
+    assert connector == "http://connect:8083/connectors/inventory"
+    assert (given.X, request, given.d is not None) in {
+        ("PUT", "stop", False),
+        ("GET", "status", False),
+        ("PATCH", "offsets", True),
+        ("PUT", "resume", False),
+    }
 
 
 def airflow(words: list[str]) -> argparse.Namespace:
@@ -56,6 +73,7 @@ def exported(words: list[str]) -> None:
 PROGRAMS: dict[str, Callable[[list[str]], Any]] = {
     "mysql-cdc": mysql_cdc,
     "airflow": airflow,
+    "curl": curl,
     "pip": pip,
     "export": exported,
 }
@@ -166,6 +184,15 @@ def test_the_examples_have_one_set_of_connections() -> None:
             if not re.fullmatch(r"mysql_(shop|bank|north|south)|ID|kafka_(shop|test)", name)
         }
         assert odd == set(), page
+
+
+def test_the_transforms_of_the_page_are_a_chain() -> None:
+    from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+
+    (block,) = blocks("docs/transforms.md", "ini")
+    stream = {"topic.prefix": "shop", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
+    given = dict(line.split("=", 1) for line in block.text.splitlines())
+    assert ConnectorConfig.from_properties(stream | given).chain is not None
 
 
 def test_json_blocks_are_documents() -> None:

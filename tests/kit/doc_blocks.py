@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RUN_PAGES = (
     "README.md",
     *(f"docs/{name}.md" for name in ("quickstart", "concepts", "airflow", "fleets", "verify", "alarms", "limits")),
+    *(f"docs/{name}.md" for name in ("from-debezium", "transforms")),
     *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "guides").glob("*.md")),
 )
 """Pages of which every block is run, or says in a comment before it why not: ``<!-- not run: the reason -->``."""
