@@ -30,14 +30,15 @@ with open({cost!r} + ".new", "w") as cost:
     cost.write(str(time.process_time()))
 os.rename({cost!r} + ".new", {cost!r})
 """
-# As tests/conftest.py has it; the server ends with its test.
+# As tests/conftest.py has it; the server ends with its test, the driver is left to run.
 ENDLESS = """
 import os, pathlib, signal, subprocess
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 def test_endless():
     server = subprocess.Popen(["sleep", "600"])
+    driver = subprocess.Popen(["sleep", "601"], start_new_session=True)
     try:
-        pathlib.Path({pids!r}).write_text(f"{{os.getpid()}} {{server.pid}}")
+        pathlib.Path({pids!r}).write_text(f"{{os.getpid()}} {{server.pid}} {{driver.pid}}")
         server.wait()
     finally:
         server.kill()
@@ -86,7 +87,7 @@ def test_a_run_that_is_told_to_end_ends_its_parts(tmp_path: Path, number: signal
     ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a shell
     run = subprocess.Popen(command, cwd=suite.ROOT / "tools", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     signal.signal(signal.SIGINT, ignored)
-    while not pids.exists() or len(pids.read_text().split()) < 2:
+    while not pids.exists() or len(pids.read_text().split()) < 3:
         assert run.poll() is None
         time.sleep(0.05)
     run.send_signal(number)
