@@ -44,8 +44,8 @@ class ValueForm(NamedTuple):
 
 Forms = Mapping[str, ValueForm]
 """Forms by field."""
-GUESSED = ValueForm("guessed")
-"""Stands for the form of a value that a record lacks, and that was another one perhaps."""
+UNTOLD = ValueForm("untold")
+"""Stands for the form of a value that a record lacks, perhaps because its table did not have the column yet."""
 UNWRITTEN = ValueForm("unwritten")
 """Stands for the form of a value that a record lacks although its table had the column."""
 

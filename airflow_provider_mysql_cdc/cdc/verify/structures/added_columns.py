@@ -6,7 +6,7 @@ the column was                            its value in an event that lacks it
 added, nullable without default           null
 added with a literal as default           that literal; not known where it is a time in a session's zone, where the
                                           column's values are changed (masks, hashes), and in TiCDC's protocol
-added before the history, which was       today's default; a value that differs from that is not judged
+added before the history, which was       not known, whatever the row has: the record may have lost it
 recorded anew
 added otherwise: AUTO_INCREMENT,          none: the server computed a value for each row that no event tells, so the
 CURRENT_TIMESTAMP, an expression,         column stays out of the row, which differs from that of the table
@@ -30,8 +30,8 @@ from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
-    GUESSED,
     UNKNOWN_STRUCTURE,
+    UNTOLD,
     UNWRITTEN,
     EventRecord,
     Forms,
@@ -133,10 +133,8 @@ class AddedColumns:
         version, then = self._origins_since(structure).get(self._columns[name].name, (structure, ""))
         if version != structure:
             told = self._told(version, then)
-            if told is None or told == _NOT_KNOWN or not is_guess or version > 0:
-                return told
-            # The first structure has the default of the day on which the history was recorded anew.
-            return told[0], GUESSED
+            # The first structure may have had the column already, or have got it with another default.
+            return (None, UNTOLD) if told is not None and is_guess and version <= 0 else told
         if not then:
             return None
         column = self._column(version, then)

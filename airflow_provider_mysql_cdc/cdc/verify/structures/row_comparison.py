@@ -28,8 +28,8 @@ from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import avro_name, key_schema, value_schema
 from airflow_provider_mysql_cdc.cdc.verify.read.avro_events import readable_schema
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
-    GUESSED,
     NUMBER_TEXT,
+    UNTOLD,
     Forms,
     Row,
     ValueForm,
@@ -144,8 +144,8 @@ class _ColumnComparison:
     event_form: ValueForm | None
 
     def compare(self, value: Any, event_value: Any) -> _Outcome:
-        if self.event_form == GUESSED:
-            return _Outcome.EQUAL if same_value(value, event_value) else _Outcome.INCOMPARABLE
+        if self.event_form == UNTOLD:
+            return _Outcome.INCOMPARABLE
         same_form = self.form == self.event_form
         if same_form and same_value(value, event_value):
             return _Outcome.EQUAL

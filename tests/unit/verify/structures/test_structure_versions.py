@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     DECIMAL,
     UNKNOWN_STRUCTURE,
+    UNTOLD,
     UNWRITTEN,
     EventRecord,
     UnreadableRecord,
@@ -308,7 +309,9 @@ def test_columns_that_are_told_and_cannot_be_compared_have_an_unknown_form() -> 
     found = structures.with_added_columns(structures.complete(event(150)))
     assert found.forms is not None and {found.forms[name] for name in "dm"} == {UNKNOWN_FORM}
     begun_anew = written(versions(statement(200, LATER)), LATER)
-    assert begun_anew.with_added_columns(begun_anew.complete(event(150))).after == ROW | {"x": None, "y": 5}
+    found = begun_anew.with_added_columns(begun_anew.complete(event(150)))
+    assert found.after == ROW | {"x": None, "y": None} and found.forms is not None
+    assert {found.forms[name] for name in "xy"} == {UNTOLD}
     flat = written(TableVersions(()), LATER, TICDC)
     found = flat.with_added_columns(event(150))
     assert found.after == ROW | {"x": None, "y": ""} and found.forms is not None and found.forms["y"] == UNKNOWN_FORM
