@@ -18,6 +18,7 @@ from pipelinelib.submit import submit
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, TableVerdict, VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.views import view_batch
 
 PROPERTIES = {
     "key.converter.schemas.enable": "false",
@@ -227,8 +228,18 @@ def test_the_stream_goes_on_while_tables_and_topics_are_compared(
     assert drained[1].complete and sum(drained[1].counts.values()) > 30
     assert result.verdict == "equal" and verdict(result, "orders").rows == 30
     monkeypatch.undo()
+    watermark, altered = view_batch.low_watermark, list[None]()
+
+    def alter_first(*arguments: Any, **more: Any) -> Any:
+        if not altered:
+            altered.append(None)
+            execute(root, f"ALTER TABLE `{database}`.orders ADD COLUMN late INT DEFAULT 5")
+        return watermark(*arguments, **more)
+
+    monkeypatch.setattr(view_batch, "low_watermark", alter_first)
     after = pipeline.verify()
     assert after.verdict == "equal" and verdict(after, "orders").rows == 29
+    assert altered and any("altered meanwhile" in line for line in pipeline.lines)
 
 
 @pytest.mark.exhaustive

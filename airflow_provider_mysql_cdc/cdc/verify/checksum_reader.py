@@ -48,10 +48,8 @@ def has_checksums(cfg: ConnectorConfig, compared: ComparedTable) -> bool:
 
     TiCDC's records do not always say by their keys in which partition they belong.
     """
-    is_plain = compared.own_key and compared.alone and compared.unchanged
-    return is_plain and (
-        value_prefix(cfg, compared.table) is not None or record_schemas(cfg, compared.table) is not None
-    )
+    has_bytes = value_prefix(cfg, compared.table) is not None or record_schemas(cfg, compared.table) is not None
+    return compared.own_key and compared.alone and has_bytes
 
 
 def record_slices(cfg: ConnectorConfig, compared: ComparedTable, formats: RecordFormats | None) -> RecordSlices | None:

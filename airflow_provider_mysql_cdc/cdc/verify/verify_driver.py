@@ -103,8 +103,8 @@ class _Verification:
         queue.keep(context, outcome.verdicts, outcome.offset, left=tuple(sorted(outcome.differing)))
         if outcome.differing:
             context.log(
-                f"checksums at {outcome.offset} differ in {len(outcome.differing)} table(s), whose rows are compared "
-                f"next: {', '.join(map(str, sorted(outcome.differing)[:5]))}"
+                f"checksums at {outcome.offset} differ in {len(outcome.differing)} table(s), or these were altered "
+                f"meanwhile; their rows are compared next: {', '.join(map(str, sorted(outcome.differing)[:5]))}"
             )
         return outcome.counts
 

@@ -15,7 +15,6 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_tables import DifferingKeys
 from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import CountedPart, KeptBatch
-from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import ComparedColumns
 from airflow_provider_mysql_cdc.cdc.verify.structures.structure_versions import TableVersions
 
 
@@ -182,7 +181,6 @@ class VerifyInputs:
         history_tables: Numbers of the tables whose events are also checked one after the other.
         transaction_topic: The topic with which the events of transactions are compared; empty if they are not.
         batches: The batches by which records are counted.
-        columns: Columns of the tables, by number, as those have them who compare the rows.
         checksum_buckets: Buckets of keys of the tables that are compared by checksums, by number.
         differing: Of the others, which keys are looked at, where a round by checksums was before; all of those that are
             not in it.
@@ -198,7 +196,6 @@ class VerifyInputs:
     rows_per_second: int
     tasks: int
     history_tables: frozenset[int] = frozenset()
-    columns: Mapping[int, ComparedColumns] = field(default_factory=dict)
     transaction_topic: str = ""
     checksum_buckets: Mapping[int, int] = field(default_factory=dict)
     differing: Mapping[TableId, DifferingKeys] = field(default_factory=dict)

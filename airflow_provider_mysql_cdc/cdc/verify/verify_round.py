@@ -129,6 +129,7 @@ class VerifyRound:
     _counts: dict[str, int] = field(default_factory=dict)
     _queue: PartQueue | None = None
     _tables: Mapping[TableId, ComparedTable] = field(default_factory=dict)
+    _planned: Mapping[TableId, ComparedTable] = field(default_factory=dict)
     _gone: Mapping[TableId, str] = field(default_factory=dict)
     _facts: dict[str, TopicFacts] = field(default_factory=dict)
     _compared: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
@@ -150,6 +151,7 @@ class VerifyRound:
         schema_state = views.schema_state
         self._unfinished = unfinished_tables(views.ledger)
         tables, topics = compared_tables(context.cfg, names, schema_state.tables), ComparedTopics(context)
+        self._planned = tables
         bounds = topics.bounds({compared.topic for compared in tables.values()})
         self._checksum_buckets, buckets = self._bucket_counts(tables.values(), bounds, tasks)
         columns = {compared.number: compared.columns for compared in tables.values()}
@@ -179,7 +181,6 @@ class VerifyRound:
             context.cfg[F.VERIFY_ROWS_PER_SECOND],
             tasks,
             frozenset(rules),
-            columns,
             transactions.topic,
             self._checksum_buckets,
             self.differing or {},
@@ -347,6 +348,10 @@ class VerifyRound:
         differing = differing_keys(by_checksums, self._checksum_buckets, checksums, compared_by_rows=found.counts)
         others = {name for name, c in self._tables.items() if c.number in checksums.unjudged}
         differing |= keys_left(self.differing or {}, others)
+        # Rows and records were compared by the structures from before the round's batch.
+        planned = {name: compared.table for name, compared in self._planned.items()}
+        changed = {name: c.table for name, c in self._tables.items() if c.table != planned.get(name, c.table)}
+        differing |= {name: DifferingKeys(table, 1) for name, table in changed.items()}
         differing = {name: keys for name, keys in differing.items() if name not in self._unread}
         # Without sums the checksum of each row was compared.
         equal = frozenset(c.number for c in by_checksums if self.request.checksums and c.number not in found.counts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
@@ -25,7 +24,6 @@ from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import (
     compared_table,
     shared_topics,
 )
-from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import ComparedColumns
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import COMPARE, NEXT_PART, VerifyInputs
 from airflow_provider_mysql_cdc.cdc.verify.views.replica import connect_views
 from airflow_provider_mysql_cdc.cdc.verify.views.time_limit import time_limit
@@ -53,7 +51,7 @@ def run_verify_task(index: int, arguments: StageArguments[VerifyInputs]) -> Iter
                 remedy="run the task again",
                 retriable=True,
             )
-        tables = compared_tables(cfg, inputs.tables, state.tables, inputs.columns)
+        tables = compared_tables(cfg, inputs.tables, state.tables)
         with time_limit(cfg, conn):
             of_task = TaskTables(cfg, plan, channel, inputs, tables)
             yield from _read_parts(of_task, RowReader(of_task, conn, view.unreadable), TopicReader(of_task))
@@ -76,7 +74,6 @@ def compared_tables(
     cfg: ConnectorConfig,
     names: Sequence[TableId],
     structures: Mapping[TableId, Any],
-    columns: Mapping[int, ComparedColumns] = MappingProxyType({}),
 ) -> dict[TableId, ComparedTable]:
     """Return the tables to compare.
 
@@ -84,12 +81,10 @@ def compared_tables(
         cfg: The connector's configuration.
         names: Their names, in the order of their numbers.
         structures: Structures of all tables; one that is missing was dropped meanwhile.
-        columns: Columns of the tables, by number, as those have them who compare the rows; of others, those of the
-            structures.
     """
     shared = shared_topics(cfg, structures)
     return {
-        name: compared_table(cfg, number, structures[name], columns.get(number), shared=shared)
+        name: compared_table(cfg, number, structures[name], shared=shared)
         for number, name in enumerate(names)
         if name in structures
     }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
@@ -264,8 +263,6 @@ def row_entry(compared: ComparedTable, record: EventRecord, partition: int) -> F
         raise UnreadableRecord("a row has no values")
     if compared.keyless:
         return FoldEntry(compared.number, EntryKind.KEYLESS_ROW, partition, 0, 0, key, b"")
-    if record.forms is None and compared.row_forms is not None:
-        record = replace(record, forms=compared.row_forms)
     return FoldEntry(compared.number, EntryKind.ROW, partition, 0, 0, key, _stored(compared, record))
 
 

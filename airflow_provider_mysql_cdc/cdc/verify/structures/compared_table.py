@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.emit import topic_names
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, folded_name
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, Forms, Row, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, Row, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes
 from airflow_provider_mysql_cdc.cdc.verify.read.source_place import source_order, time_of, time_order
 from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import (
@@ -205,8 +205,6 @@ class ComparedTable:
         carrier: Adds the forms of values to its rows.
         alone: Whether no other table's records can be in its topic.
         name_in_key: Names and values of the fields that a router adds to its keys, which name it.
-        unchanged: Whether ``columns`` are those of ``table``; otherwise rows have to carry their forms.
-        row_forms: Forms of the table's rows where their records do not say them and ``columns`` are others.
         written: Completes events by the structure that they were written under; None where that is not wanted.
     """
 
@@ -221,8 +219,6 @@ class ComparedTable:
     carrier: FormCarrier
     alone: bool
     name_in_key: tuple[tuple[str, str], ...] = ()
-    unchanged: bool = True
-    row_forms: Forms | None = None
     written: WrittenStructures | None = None
 
     def is_named_by(self, key: Row | None) -> bool:
@@ -269,7 +265,6 @@ def compared_table(
     cfg: ConnectorConfig,
     number: int,
     table: Table,
-    columns: ComparedColumns | None = None,
     versions: TableVersions | None = None,
     shared: Container[str] = (),
 ) -> ComparedTable:
@@ -279,13 +274,10 @@ def compared_table(
         cfg: The connector's configuration.
         number: Its number in the verification.
         table: Its structure.
-        columns: Its columns as those have them who compare its rows; None for those of this structure.
         versions: The structures that it has had; None where events are not told apart by them.
         shared: Topics to which transforms lead several tables (``shared_topics``).
     """
-    current = compared_columns(cfg, table)
-    columns = columns or current
-    unchanged = columns == current
+    columns = compared_columns(cfg, table)
     identity = row_identity(cfg, table)
     topic = record_topics.table_topic_name(cfg, table.id)
     return ComparedTable(
@@ -300,8 +292,6 @@ def compared_table(
         FormCarrier(columns),
         topic == topic_names.topic_name(cfg[F.TOPIC_PREFIX], table.id) and topic not in shared,
         table_options.table_options(cfg, table).key_fields,
-        unchanged,
-        None if unchanged or current.has_schemas else {**current.forms, **current.declared},
         None if versions is None else WrittenStructures(cfg, table, versions),
     )
 

@@ -460,7 +460,7 @@ def test_events_of_an_earlier_structure_are_read_where_records_do_not_say_it(beg
 
 
 def compared(number: int, table: Any = "t", **facts: bool) -> Any:
-    facts = {"own_key": True, "alone": True, "unchanged": True} | facts
+    facts = {"own_key": True, "alone": True} | facts
     name = TableId("shop", f"t{number}")
     return SimpleNamespace(number=number, table=SimpleNamespace(id=name, structure=table), **facts)
 
@@ -546,7 +546,7 @@ def test_all_rows_are_compared_where_events_come_with_keys_that_the_server_does_
     assert keys_left(differing, {names[0], names[2]}) == {names[0]: DifferingKeys(table, BUCKETS)}
 
 
-@pytest.mark.parametrize("fact", ["own_key", "alone", "unchanged"])
+@pytest.mark.parametrize("fact", ["own_key", "alone"])
 def test_tables_of_which_records_do_not_say_the_row_have_no_checksums(
     monkeypatch: pytest.MonkeyPatch, fact: str
 ) -> None:

@@ -13,21 +13,18 @@ from kit.table_records import TICDC, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
-from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import has_checksums
 from airflow_provider_mysql_cdc.cdc.verify.compare.event_entries import TableEntries, event_entries, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.compare.folding import BucketFold, merge_results
 from airflow_provider_mysql_cdc.cdc.verify.compare.key_state import EqualRowEvent
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryBlocks, EntryKind
 from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import DECIMAL, EventRecord, UnreadableRecord, ValueForm
-from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes, row_values, stored_row
+from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_values, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import IdentitySource, compared_table, row_identity
 from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import (
     CarriedRowComparison,
-    FormCarrier,
     RowDifference,
-    compared_columns,
 )
 from airflow_provider_mysql_cdc.cdc.verify.structures.value_writing import FormChanges, value_in_form
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
@@ -263,13 +260,6 @@ def test_a_row_carries_the_forms_that_are_not_those_of_the_table(properties: dic
         assert row_values(theirs.value).keys() == {"id", "d", "v"}
         found = compare(0, stored_row(mine.value), stored_row(theirs.value))
         assert found == RowDifference((*differing, "w"))
-    # Where the rows are compared, another structure may be known than where they are read.
-    stale = compared_columns(old.cfg, old.table)
-    row, event = (
-        stored_row(row_bytes(FormCarrier(stale).row_with_forms(record.after or {}, record.forms)))
-        for record in (read(new, new.row("1", "1.500", "x", None)), read(new, new.row("1", "1.500", "x", "1")))
-    )
-    assert CarriedRowComparison({0: stale})(0, row, event) == RowDifference(("w",))
 
 
 def test_many_forms_are_carried_whole() -> None:
@@ -301,22 +291,6 @@ def test_an_update_that_changes_the_identity_ends_one_row_and_begins_another(own
     one, two = b'{"id":1}', b'{"id":2}'
     of_one = [] if own else [(EntryKind.KEPT, one), (EntryKind.KEPT, two), (EntryKind.DEAD, one)]
     assert found == [*of_one, (EntryKind.ALIVE, two)]
-
-
-@pytest.mark.parametrize("properties", [SCHEMAS, PLAIN])
-def test_a_row_is_read_where_another_structure_is_known_to_those_who_compare(properties: dict[str, str]) -> None:
-    old = TableRecords("CREATE TABLE t (id INT PRIMARY KEY, d DECIMAL(10,2))", properties)
-    new = TableRecords("CREATE TABLE t (id INT PRIMARY KEY, d DECIMAL(10,3), w INT)", properties)
-    stale, stored = compared_columns(old.cfg, old.table), []
-    for columns in (None, stale):
-        compared = compared_table(new.cfg, 0, new.table, columns)
-        reader = event_reader(new.cfg, new.topic, new.schemas.lookup)
-        key, value, _ = new.row("1", "1.500", None)
-        assert has_checksums(new.cfg, compared) is (columns is None)
-        stored.append(stored_row(TableEntries(compared, reader).of_row((key, value, 0, ())).value))
-    (before,) = event_entries(compared, read(old, old.row("1", "1.50")), (0, 7))
-    found = CarriedRowComparison({0: stale})(0, stored[1], stored_row(before.value))
-    assert found == RowDifference(("w",))
 
 
 def test_a_long_text_is_compared_by_its_digest() -> None:
