@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_entries import bytes_checksum_of
-from airflow_provider_mysql_cdc.cdc.verify.read.avro_events import readable_schema, without_logical_types
+from airflow_provider_mysql_cdc.cdc.verify.read.avro_events import as_json, readable_schema, without_logical_types
 from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.structures.event_layout import RecentTails, Times
@@ -101,7 +101,7 @@ class AvroKeys:
         names = [str(field["name"]) for field in parsed["fields"]]
         readers = [_READERS.get(str(field["type"])) for field in parsed["fields"]]
         self._fields = [(name, read) for name, read in zip(names, readers, strict=True) if read is not None]
-        self._is_simple = len(self._fields) == len(names) and self._schema.convert is None
+        self._is_simple = len(self._fields) == len(names) and not self._schema.converted
         self._has_fields = fields == set(names)
         self._number_text = _number_text(names, readers) if self._is_simple else None
 
@@ -138,7 +138,7 @@ class AvroKeys:
         fastavro.schemaless_writer(written, self._schema.parsed, row)
         if written.getvalue() != key[len(self._mark) : stream.tell()]:
             raise ValueError("other bytes have the same values")
-        return row if self._schema.convert is None else self._schema.convert(row), stream.tell()
+        return as_json(row) if self._schema.converted else row, stream.tell()
 
 
 def _number_text(names: Sequence[str], readers: Sequence[ReadField | None]) -> bytes | None:

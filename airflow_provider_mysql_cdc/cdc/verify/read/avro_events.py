@@ -28,7 +28,6 @@ from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     ValueForm,
 )
 
-Convert = Callable[[Any], Any]
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _CONNECT_TYPES = {"int": "int32", "long": "int64", "record": "struct", "enum": "string", "fixed": "bytes"}
 # Semantic types of Connect by Avro's logical types, for schemas without connect.name (connect.meta.data=false).
@@ -38,6 +37,7 @@ _LOGICAL_NAMES = {
     "time-millis": "org.apache.kafka.connect.data.Time",
     "timestamp-millis": "org.apache.kafka.connect.data.Timestamp",
 }
+_CONVERTED = frozenset({"bytes", "fixed", "float", "double"})
 _UNION = "union"
 _AFTER = "after"
 
@@ -48,13 +48,13 @@ class ReadableSchema:
 
     Args:
         parsed: The schema for fastavro, without logical types: values come as they are in the bytes.
-        convert: Turns what fastavro read into what JsonConverter writes; None where it is the same.
+        converted: Whether JsonConverter writes other values than fastavro reads (``as_json``).
         forms: Forms of the fields of the record.
         row_forms: Forms of the columns in ``after``; empty for a schema that is no envelope.
     """
 
     parsed: Any
-    convert: Convert | None
+    converted: bool
     forms: Forms
     row_forms: Forms
 
@@ -76,7 +76,7 @@ def readable_schema(text: str) -> ReadableSchema:
         after = next((_value_type(field["type"]) for field in record["fields"] if field["name"] == _AFTER), None)
         return ReadableSchema(
             fastavro.parse_schema(without_logical_types(schema)),
-            _converter(record),
+            _is_converted(record),
             NamedForms(_field_forms(record), name),
             NamedForms({} if after is None or after["type"] != "record" else _field_forms(after), name),
         )
@@ -160,64 +160,29 @@ def _form(kind: Mapping[str, Any]) -> ValueForm:
     return ValueForm(str(connect_type), name, scale)
 
 
-def _converter(resolved: Mapping[str, Any]) -> Convert | None:
-    """Return what turns values into those that JsonConverter writes; None where they are the same."""
-    build = _CONVERTERS.get(resolved["type"])
-    return None if build is None else build(resolved)
+def _is_converted(resolved: Mapping[str, Any]) -> bool:
+    """Return whether values of a type are written otherwise by JsonConverter, or perhaps not at all."""
+    kind = resolved["type"]
+    if kind == "record":
+        return any(_is_converted(field["type"]) for field in resolved["fields"])
+    if kind in ("array", "map"):
+        return _is_converted(resolved["items"])
+    return any(map(_is_converted, resolved["branches"])) if kind == _UNION else kind in _CONVERTED
 
 
-def _base64(value: bytes) -> str:
-    return b64encode(value).decode()
+def as_json(value: Any) -> Any:
+    """Return what JsonConverter writes of a value that fastavro read.
 
-
-def _finite(value: float) -> float:
-    if not math.isfinite(value):  # in JSON it would be null
+    Raises:
+        ValueError: It is a number that the server does not have.
+    """
+    if isinstance(value, dict):
+        return {name: as_json(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [*map(as_json, value)]
+    if isinstance(value, float) and not math.isfinite(value):  # in JSON it would be null
         raise ValueError(f"{value} is no number of the server")
-    return value
-
-
-def _record_converter(resolved: Mapping[str, Any]) -> Convert | None:
-    converters = [(f["name"], convert) for f in resolved["fields"] if (convert := _converter(f["type"])) is not None]
-    if not converters:
-        return None
-
-    def convert_record(value: Any) -> Any:
-        for name, convert in converters:
-            member = value[name]
-            if member is not None:
-                value[name] = convert(member)
-        return value
-
-    return convert_record
-
-
-def _union_converter(resolved: Mapping[str, Any]) -> Convert | None:
-    others = [branch for branch in resolved["branches"] if branch["type"] != "null"]
-    converters = [convert for branch in others if (convert := _converter(branch)) is not None]
-    if converters and len(others) > 1:
-        raise ValueError("it has a union of several types with bytes in it")
-    return converters[0] if converters else None
-
-
-def _items_converter(resolved: Mapping[str, Any]) -> Convert | None:
-    convert = _converter(resolved["items"])
-    if convert is None:
-        return None
-    if resolved["type"] == "map":
-        return lambda value: {name: None if item is None else convert(item) for name, item in value.items()}
-    return lambda value: [None if item is None else convert(item) for item in value]
-
-
-_CONVERTERS: Mapping[str, Callable[[Mapping[str, Any]], Convert | None]] = {
-    "float": lambda resolved: _finite,
-    "double": lambda resolved: _finite,
-    "bytes": lambda resolved: _base64,
-    "fixed": lambda resolved: _base64,
-    "record": _record_converter,
-    _UNION: _union_converter,
-    "array": _items_converter,
-    "map": _items_converter,
-}
+    return b64encode(value).decode() if isinstance(value, bytes) else value
 
 
 LookupSchema = Callable[[F.ConverterPart, str], str | None]
@@ -274,8 +239,8 @@ class AvroPayloads:
         stream.seek(start)
         try:
             value = self._decode(stream, schema.parsed, None)
-            if schema.convert is not None:
-                value = schema.convert(value)
+            if schema.converted:
+                value = as_json(value)
         except Exception as error:  # fastavro has many for damaged bytes
             raise UnreadableRecord(
                 f"the {self._part} is not Avro of its schema {self._id(mark)}: {type(error).__name__}: {error}"
@@ -297,11 +262,6 @@ class AvroPayloads:
 
     def edited(self, data: bytes, headers: Headers, edit: Callable[[Any], None]) -> bytes:
         """Return a key or value of the same schema after an edit of what it holds.
-
-        Args:
-            data: The key or value.
-            headers: The record's headers.
-            edit: Changes its fields.
 
         Raises:
             UnreadableRecord: As for ``payload``, or its schema does not allow what it holds then.
