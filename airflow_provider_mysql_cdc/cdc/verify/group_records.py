@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pin
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, record_location
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
-from airflow_provider_mysql_cdc.cdc.verify.report.hidden_values import hide_in_verdicts
+from airflow_provider_mysql_cdc.cdc.verify.report.hidden_values import hide_in_verdict
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import done_keys
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import left_to_repair
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
@@ -100,7 +100,7 @@ def write_done(cfg: ConnectorConfig, comparing: ComparingRun, ended_ms: int, ver
             (VERIFY_DONE_PREFIX + verdict.table).encode(),
             encode(DoneTable(comparing, ended_ms, verdict).to_json()),
         )
-        for verdict in hide_in_verdicts(cfg, verdicts)
+        for verdict in (hide_in_verdict(cfg, each) for each in verdicts)
     ]
     write_plain(cfg.kafka_settings(), records)
     faults.fault_point("verify.after_done")
