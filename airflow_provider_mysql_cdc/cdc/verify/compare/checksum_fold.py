@@ -6,6 +6,7 @@ Rows are compared with the last states of keys by the checksum of each, or by th
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -50,8 +51,8 @@ class ChecksumResult:
         unjudged: Tables of which no bucket was judged.
     """
 
-    rows: dict[int, int] = field(default_factory=dict)
-    records: dict[int, int] = field(default_factory=dict)
+    rows: Counter[int] = field(default_factory=Counter)
+    records: Counter[int] = field(default_factory=Counter)
     differing: dict[int, set[int]] = field(default_factory=dict)
     unjudged: set[int] = field(default_factory=set)
 
@@ -109,11 +110,11 @@ class ChecksumFold:
             case SumKind.ROWS:
                 rows, checksums = self._rows.get((table, bucket), (0, 0))
                 self._rows[table, bucket] = rows + number, (checksums + checksum) & SUM_BITS
-                result.rows[table] = result.rows.get(table, 0) + number
+                result.rows[table] += number
             case SumKind.COUNTED_ROWS:
-                result.rows[table] = result.rows.get(table, 0) + number
+                result.rows[table] += number
             case SumKind.RECORDS:
-                result.records[table] = result.records.get(table, 0) + number
+                result.records[table] += number
             case SumKind.UNJUDGED_BUCKET:
                 result.differing.setdefault(table, set()).add(bucket)
             case SumKind.UNJUDGED_TABLE:
@@ -198,9 +199,8 @@ def merge_checksums(results: Iterable[ChecksumResult]) -> ChecksumResult:
     """Return the results of all tasks of the shuffle as one."""
     merged = ChecksumResult()
     for result in results:
-        for of_all, of_one in ((merged.rows, result.rows), (merged.records, result.records)):
-            for table, count in of_one.items():
-                of_all[table] = of_all.get(table, 0) + count
+        merged.rows.update(result.rows)
+        merged.records.update(result.records)
         for table, buckets in result.differing.items():
             merged.differing.setdefault(table, set()).update(buckets)
         merged.unjudged |= result.unjudged

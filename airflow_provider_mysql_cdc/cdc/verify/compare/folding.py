@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -80,9 +81,9 @@ class TableCounts:
     undecided: int = 0
     unplaced: int = 0
     kept: int = 0
-    differences: dict[DifferenceKind, int] = field(default_factory=dict)
-    columns: dict[str, int] = field(default_factory=dict)
-    partial_columns: dict[str, int] = field(default_factory=dict)
+    differences: Counter[DifferenceKind] = field(default_factory=Counter)
+    columns: Counter[str] = field(default_factory=Counter)
+    partial_columns: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: TableCounts) -> None:
         """Add the counts of another bucket."""
@@ -92,14 +93,9 @@ class TableCounts:
         self.undecided += other.undecided
         self.unplaced += other.unplaced
         self.kept += other.kept
-        for mine, others in (
-            (self.columns, other.columns),
-            (self.partial_columns, other.partial_columns),
-        ):
-            for column, count in others.items():
-                mine[column] = mine.get(column, 0) + count
-        for kind, count in other.differences.items():
-            self.differences[kind] = self.differences.get(kind, 0) + count
+        self.columns.update(other.columns)
+        self.partial_columns.update(other.partial_columns)
+        self.differences.update(other.differences)
 
 
 @dataclass(slots=True)
@@ -118,7 +114,7 @@ class BucketResult:
     found: list[FoundDifference] = field(default_factory=list)
     truncated: tuple[int, ...] = ()
     older: tuple[int, ...] = ()
-    unjudged_transactions: dict[int, int] = field(default_factory=dict)
+    unjudged_transactions: Counter[int] = field(default_factory=Counter)
 
 
 class BucketFold:
@@ -145,7 +141,7 @@ class BucketFold:
         self._steps: dict[tuple[int, bytes], list[KeyStep]] = {}
         self._more_rows: dict[tuple[int, bytes], list[bytes]] = {}
         self._keys: dict[tuple[int, bytes], KeyState] = {}
-        self._keyless_rows: dict[tuple[int, bytes], int] = {}
+        self._keyless_rows = Counter[tuple[int, bytes]]()
         self._keyless_events: dict[tuple[int, bytes], list[EqualRowEvent]] = {}
         self._truncates: dict[int, Truncates] = {}
         self._older: set[int] = set()
@@ -153,7 +149,7 @@ class BucketFold:
         self._unplaced: dict[int, int] = {}
         self._transactions = TransactionFold(whole)
         self._result = BucketResult()
-        self._found_counts: dict[tuple[int, DifferenceKind], int] = {}
+        self._found_counts = Counter[tuple[int, DifferenceKind]]()
         self._add: Mapping[EntryKind, Callable[[FoldEntry], None]] = {
             EntryKind.ROW: self._add_row,
             EntryKind.ALIVE: self._add_event,
@@ -223,8 +219,7 @@ class BucketFold:
 
     def _add_keyless_row(self, entry: FoldEntry) -> None:
         self._counts(entry.table).rows += 1
-        key = (entry.table, entry.key)
-        self._keyless_rows[key] = self._keyless_rows.get(key, 0) + 1
+        self._keyless_rows[entry.table, entry.key] += 1
 
     def _add_unplaced(self, entry: FoldEntry) -> None:
         self._unplaced[entry.table] = max(entry.order, self._unplaced.get(entry.table, 0))
@@ -326,14 +321,12 @@ class BucketFold:
             self._note(replace(found, kind=DifferenceKind.UNREADABLE, event_row=None))
             return
         counts = self._counts(found.table)
-        for column in difference.columns:
-            counts.columns[column] = counts.columns.get(column, 0) + 1
+        counts.columns.update(difference.columns)
         if difference.columns:
             self._note(replace(found, columns=difference.columns))
             return
         counts.partial += difference.partial
-        for column in (*difference.unknown, *difference.incomparable):
-            counts.partial_columns[column] = counts.partial_columns.get(column, 0) + 1
+        counts.partial_columns.update((*difference.unknown, *difference.incomparable))
 
     def _judge_equal_rows(self, table: int, key: bytes) -> None:
         rows = self._keyless_rows.get((table, key), 0)
@@ -345,29 +338,27 @@ class BucketFold:
             self._note(FoundDifference(table, kind, key, (), row, event_row), abs(rows - events))
 
     def _note(self, found: FoundDifference, number: int = 1) -> None:
-        counts, place = self._counts(found.table).differences, (found.table, found.kind)
-        counts[found.kind] = counts.get(found.kind, 0) + number
-        kept = self._found_counts.get(place, 0)
-        if kept < self._max_found:
-            self._found_counts[place] = kept + 1
+        place = found.table, found.kind
+        self._counts(found.table).differences[found.kind] += number
+        if self._found_counts[place] < self._max_found:
+            self._found_counts[place] += 1
             self._result.found.append(found)
 
 
 def merge_results(results: Iterable[BucketResult], max_found: int) -> BucketResult:
     """Return the results of all buckets as one."""
-    merged, kept = BucketResult(), dict[tuple[int, DifferenceKind], int]()
+    merged, kept = BucketResult(), Counter[tuple[int, DifferenceKind]]()
     truncated, older = set[int](), set[int]()
     for result in results:
         truncated.update(result.truncated)
         older.update(result.older)
-        for table, number in result.unjudged_transactions.items():
-            merged.unjudged_transactions[table] = merged.unjudged_transactions.get(table, 0) + number
+        merged.unjudged_transactions.update(result.unjudged_transactions)
         for table, counts in result.counts.items():
             merged.counts.setdefault(table, TableCounts()).add(counts)
         for found in result.found:
             place = (found.table, found.kind)
-            if kept.get(place, 0) < max_found:
-                kept[place] = kept.get(place, 0) + 1
+            if kept[place] < max_found:
+                kept[place] += 1
                 merged.found.append(found)
     merged.truncated, merged.older = tuple(sorted(truncated)), tuple(sorted(older))
     return merged

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -163,13 +164,7 @@ class TransactionEntries:
             return
 
     def of_start(self, numbers: Iterable[int], start: int, record: TopicRecord) -> Iterator[FoldEntry]:
-        """Yield the entries of the first record of a part of a topic.
-
-        Args:
-            numbers: Numbers of the topic's tables.
-            start: The part's first offset.
-            record: The record.
-        """
+        """Yield the entries of the first record of a part of a topic."""
         if self.topic:
             for number in numbers:
                 at_ms = max(0, record.timestamp_ms)
@@ -186,14 +181,7 @@ class TransactionEntries:
 
 
 def event_entry(table: int, place: tuple[int, int], timestamp_ms: int, transaction: Mapping[str, object]) -> FoldEntry:
-    """Return the entry of an event; errors as for a block that is none: ``KeyError``, ``TypeError``, ``struct.error``.
-
-    Args:
-        table: The table's number.
-        place: The record's partition and offset.
-        timestamp_ms: The record's timestamp.
-        transaction: The event's transaction block.
-    """
+    """Return the entry of an event; of a block that is none ``KeyError``, ``TypeError`` or ``struct.error``."""
     number = _NUMBER.pack(transaction["data_collection_order"])
     key = str(transaction["id"]).encode()
     return FoldEntry(table, EntryKind.TRANSACTION_EVENT, *place, max(0, timestamp_ms), key, number)
@@ -291,7 +279,7 @@ class TransactionFold:
         self._tables = tables
         self._transactions: dict[bytes, _Transaction] = {}
         self._starts: dict[int, _TopicStarts] = {}
-        self.unjudged: dict[int, int] = {}
+        self.unjudged = Counter[int]()
 
     def add_event(self, entry: FoldEntry) -> None:
         """Add an event."""
@@ -327,7 +315,7 @@ class TransactionFold:
                     first = None if events is None else events.first
                     yield TornTransaction(table, key.decode(errors="replace"), first, reason)
                 else:
-                    self.unjudged[table] = self.unjudged.get(table, 0) + 1
+                    self.unjudged[table] += 1
 
     def _transaction(self, entry: FoldEntry) -> _Transaction:
         transaction = self._transactions.get(entry.key)
