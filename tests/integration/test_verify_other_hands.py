@@ -249,7 +249,7 @@ def test_records_with_keys_of_rows_that_they_are_not_about(pipeline: Pipeline, r
         assert findings(pipeline.verify(request)) == {}, request
     heartbeat = b'{"ts_ms":1700000000000}'
     plain, chosen, routed = (TopicDamage(pipeline, table) for table in ("plain", "chosen", "routed"))
-    one, two = of_row(plain, "plain", 1), of_row(chosen, "chosen", 1)
+    one, two, other = of_row(plain, "plain", 1), of_row(chosen, "chosen", 1), of_row(plain, "plain", 2)
     plain.produce((one.key, heartbeat, one.partition), (b'{"serverName":"p"}', heartbeat, 0))
     chosen.produce(
         (two.key, heartbeat, two.partition), (two.key, None, two.partition), (b'{"v":7}', two.value, two.partition)
@@ -266,6 +266,10 @@ def test_records_with_keys_of_rows_that_they_are_not_about(pipeline: Pipeline, r
     pipeline.verify(REPAIR)
     for request in CHECKS:
         assert findings(pipeline.verify(request)) == {"chosen": expected["chosen"]}, request
+    run = next(value for r in pipeline.records("plain") for name, value in r.headers if name == "cdc-repair")
+    plain.produce((other.key, b"damaged", other.partition))
+    plain.produce((other.key, other.value, other.partition), cdc_repair=run)  # copied from the repair
+    assert findings(pipeline.verify())["plain"] == {Kind.UNREADABLE: 1}
 
 
 @pytest.mark.days("even")

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
+
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -20,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
 from airflow_provider_mysql_cdc.cdc.job.schema_texts import ask_driver_for_texts
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Block
+from airflow_provider_mysql_cdc.cdc.model.stored_record import INT64_MAX
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import RecordsDeleted, TopicRecord, to_record
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_condition
@@ -279,6 +282,7 @@ class TopicReader:
         boundaries = boundary_reader(self._cfg, lookup_schema) if topic else None
         self._transactions = TransactionEntries(topic, numbers, boundaries)
         self._record_keys: dict[str, RecordKeys] = {}
+        self._repairs: Mapping[bytes | None, int] = {}
 
     def read(self, part: TopicRange) -> Iterator[Block]:
         """Read a part of a topic; yield the blocks that are full."""
@@ -310,8 +314,11 @@ class TopicReader:
         chosen = None if only is None else task.checksums.filter_of(only)
         unreadable, examples = 0, list[tuple[str, str]]()
         tombstones = LoneTombstones(part.start) if part.topic in task.inputs.judged_tombstones else None
+        self._repairs = task.inputs.repairs.get(part.topic, {})
         for messages in read_messages(self._cfg, part.topic, part.partition, (part.start, part.end)):
             if counter.first_ms is None:
+                if messages[0].timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME:  # brokers write it, later than the repair
+                    self._repairs = dict.fromkeys(self._repairs, INT64_MAX)
                 start = to_record(messages[0])
                 counter.first_ms = start.timestamp_ms
                 for started in self._transactions.of_start(
@@ -337,7 +344,7 @@ class TopicReader:
         self, topic: str, record: TopicRecord, counter: PartCounter, tombstones: LoneTombstones | None
     ) -> str | None:
         """Add the entries of a record; return why it is no event, where it is not known which row it is about."""
-        record = without_unknown_repair(record, self._task.inputs.repairs.get(topic, ()))
+        record = without_unknown_repair(record, self._repairs)
         try:
             event = self._task.reader(topic).read(record.key, record.value, record.headers)
             if not event.source or self._cfg.is_ticdc:

@@ -186,7 +186,7 @@ class VerifyInputs:
             not in it.
         sums_in_sql: Whether the server may add up the checksums of rows; otherwise tasks encode the rows.
         judged_tombstones: Topics whose keys may be of several rows, in which tombstones are behind deletes.
-        repairs: Runs that have repaired something, by topic; other hands write their header, too.
+        repairs: Runs that have repaired something, by topic, and until when; other hands write their header, too.
     """
 
     writer: WriterInputs
@@ -202,4 +202,4 @@ class VerifyInputs:
     batches: tuple[KeptBatch, ...] = ()
     sums_in_sql: bool = True
     judged_tombstones: frozenset[str] = frozenset()
-    repairs: Mapping[str, frozenset[bytes | None]] = field(default_factory=dict)
+    repairs: Mapping[str, Mapping[bytes | None, int]] = field(default_factory=dict)

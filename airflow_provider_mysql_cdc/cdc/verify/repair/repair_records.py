@@ -108,11 +108,11 @@ def with_earlier_repairs(verdicts: Iterable[TableVerdict], repairs: Iterable[Rep
     ]
 
 
-def repairs_by_topic(ledger: LedgerState) -> dict[str, frozenset[bytes | None]]:
-    """Return the runs that have repaired something in each topic, as headers name them."""
-    found: dict[str, frozenset[bytes | None]] = {}
-    for repair in read_repairs(ledger):
-        found[repair.topic] = found.get(repair.topic, frozenset()) | {repair.run.encode()}
+def repairs_by_topic(ledger: LedgerState) -> dict[str, dict[bytes | None, int]]:
+    """Return the runs that have repaired something in each topic, as headers name them, with the time of the last."""
+    found: dict[str, dict[bytes | None, int]] = {}
+    for repair in read_repairs(ledger):  # in the order of time
+        found.setdefault(repair.topic, {})[repair.run.encode()] = repair.ts_ms
     return found
 
 
