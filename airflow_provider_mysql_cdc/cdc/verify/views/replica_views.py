@@ -3,7 +3,7 @@
 The replica has to have applied what the stream has read. Then its commits are stopped by the short read lock that is
 taken on the source otherwise: what it has executed by then is what all views show. In the binlog of the source this set
 has one position, if the replica has committed in the order of the source; without ``replica_preserve_commit_order`` the
-set may have gaps for a moment, and then the lock is freed and taken again.
+set may have gaps for a moment, and then the replica is refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from airflow_provider_mysql_cdc.cdc.verify.views.replica_checks import (
 )
 
 _WAIT_STEP_S = 5
-_GAP_PAUSE_S = 0.2
 _SHOWN_LENGTH = 200
 
 
@@ -66,7 +65,8 @@ def open_replica_views(
         deadline = time.monotonic() + cfg[F.VERIFY_REPLICA_TIMEOUT_MS] / 1000
         _wait_for_stream(source, replica, settings.address(), deadline, log)
         server_uuid = answering_server(replica)
-        with _locked_at(cfg, source, replica, settings.address(), tables, deadline) as executed:
+        with _read_lock(cfg, replica, settings.address(), tables):
+            executed = executed_gtids(replica)
             open_views(server_uuid)
     position = _position_on_source(cfg, source, settings.address(), executed)
     if compare_offsets(position, start) < 0:
@@ -107,30 +107,6 @@ def _wait_for_stream(source: Any, replica: Any, address: str, deadline: float, l
 
 
 @contextmanager
-def _locked_at(
-    cfg: ConnectorConfig, source: Any, replica: Any, address: str, tables: Sequence[TableId], deadline: float
-) -> Iterator[GtidSet]:
-    """Hold the read lock of the replica; give the set that it has executed, which has no gaps."""
-    while True:
-        with _read_lock(cfg, replica, address, tables):
-            executed = executed_gtids(replica)
-            gaps = gaps_of(executed, executed_gtids(source))
-            if not gaps:
-                yield executed
-                return
-        if time.monotonic() >= deadline:
-            raise SourceError(
-                "the replica has committed transactions in another order than the source",
-                where=f"replica {address}",
-                why=f"it lacks {str(gaps)[:_SHOWN_LENGTH]}, and has later ones",
-                remedy="set replica_preserve_commit_order=ON there, or run the task again when fewer changes are "
-                "applied; or leave replica_conn_id out: then the source is read",
-                retriable=True,
-            )
-        time.sleep(_GAP_PAUSE_S)
-
-
-@contextmanager
 def _read_lock(cfg: ConnectorConfig, replica: Any, address: str, tables: Sequence[TableId]) -> Iterator[None]:
     lock = read_lock(replica, cfg, list(tables))
     try:
@@ -147,22 +123,6 @@ def _read_lock(cfg: ConnectorConfig, replica: Any, address: str, tables: Sequenc
         yield
     finally:
         lock.__exit__(None, None, None)
-
-
-def gaps_of(executed: GtidSet, source: GtidSet) -> GtidSet:
-    """Return transactions that a replica lacks although it has later ones of the same server and tag.
-
-    Args:
-        executed: What the replica has executed.
-        source: What the source has executed.
-    """
-    missing = source.subtract(executed)
-    gaps = {
-        tsid: tuple(interval for interval in intervals if interval[0] < executed.sets[tsid][-1][1])
-        for tsid, intervals in missing.sets.items()
-        if tsid in executed.sets
-    }
-    return GtidSet({tsid: intervals for tsid, intervals in gaps.items() if intervals})
 
 
 def _position_on_source(cfg: ConnectorConfig, source: Any, address: str, executed: GtidSet) -> BinlogOffset:
