@@ -175,7 +175,6 @@ class AvroSlices:
     """Take the records of one table apart, in Debezium's envelope.
 
     Args:
-        table: The table.
         keys: Takes the fields out of its keys.
         mark: What values begin with that are written with the present schema.
         schema: That schema, as JSON.

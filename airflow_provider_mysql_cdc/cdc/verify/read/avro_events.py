@@ -49,14 +49,12 @@ class ReadableSchema:
     Args:
         parsed: The schema for fastavro, without logical types: values come as they are in the bytes.
         converted: Whether JsonConverter writes other values than fastavro reads (``as_json``).
-        forms: Forms of the fields of the record.
-        row_forms: Forms of the columns in ``after``; empty for a schema that is no envelope.
+        forms: Forms of the columns in ``after`` of an envelope; of another record, those of its fields.
     """
 
     parsed: Any
     converted: bool
     forms: Forms
-    row_forms: Forms
 
 
 def readable_schema(text: str) -> ReadableSchema:
@@ -77,8 +75,7 @@ def readable_schema(text: str) -> ReadableSchema:
         return ReadableSchema(
             fastavro.parse_schema(without_logical_types(schema)),
             _is_converted(record),
-            NamedForms(_field_forms(record), name),
-            NamedForms({} if after is None or after["type"] != "record" else _field_forms(after), name),
+            NamedForms(_field_forms(record if after is None or after["type"] != "record" else after), name),
         )
     except Exception as error:  # fastavro has many for what is no schema
         raise ValueError(f"{type(error).__name__}: {error}") from error
@@ -193,16 +190,8 @@ _GUID_VERSION, _GUID_BYTES = b"\x01", 17
 _MAX_SCHEMAS = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class AvroPayload:
-    """Hold what a key or value holds."""
-
-    value: dict[str, Any]
-    schema: ReadableSchema
-
-
-class AvroPayloads:
-    """Read keys or values.
+class AvroPart:
+    """Read the keys or the values of change events.
 
     Args:
         part: Whether they are keys or values.
@@ -228,8 +217,8 @@ class AvroPayloads:
         self._header = f"__{part}_schema_id"
         self._schemas: dict[bytes, ReadableSchema | str] = {}
 
-    def payload(self, data: bytes, headers: Headers = ()) -> AvroPayload:
-        """Return what a key or value holds.
+    def read(self, data: bytes, headers: Headers = ()) -> tuple[Any, Forms]:
+        """Return what a key or value holds, and the forms of its values.
 
         Raises:
             UnreadableRecord: It is not Avro in this wire format, or its schema is unknown.
@@ -247,10 +236,10 @@ class AvroPayloads:
             ) from error
         if stream.tell() != len(data):
             raise UnreadableRecord(f"the {self._part} has bytes after its value of schema {self._id(mark)}")
-        return AvroPayload(value, schema)
+        return value, schema.forms
 
-    def is_exact(self, data: bytes, headers: Headers = ()) -> bool:
-        """Return whether no other bytes of its schema hold the same; arguments and errors as for ``payload``."""
+    def is_exact(self, data: bytes, fields: Row, headers: Headers = ()) -> bool:
+        """Return whether no other bytes of its schema hold the same; errors as for ``read``."""
         _, start, schema = self._schema_of(data, headers)
         stream, written = io.BytesIO(data), io.BytesIO()
         stream.seek(start)
@@ -264,7 +253,7 @@ class AvroPayloads:
         """Return a key or value of the same schema after an edit of what it holds.
 
         Raises:
-            UnreadableRecord: As for ``payload``, or its schema does not allow what it holds then.
+            UnreadableRecord: As for ``read``, or its schema does not allow what it holds then.
         """
         mark, start, schema = self._schema_of(data, headers)
         stream, written = io.BytesIO(data), io.BytesIO()
@@ -327,25 +316,3 @@ class AvroPayloads:
 
     def _id(self, mark: bytes) -> str:
         return str(UUID(bytes=mark[1:])) if len(mark) == _GUID_BYTES else str(int.from_bytes(mark[1:], "big"))
-
-
-class AvroPart:
-    """Read the keys or the values of change events.
-
-    Args:
-        part: Whether they are keys or values.
-        lookup_schema: Returns the text of a schema.
-        guids: Whether headers contain GUIDs of schemas, in place of ids before the bytes.
-    """
-
-    def __init__(self, part: F.ConverterPart, lookup_schema: LookupSchema, *, guids: bool = False) -> None:
-        self._payloads, self._is_key = AvroPayloads(part, lookup_schema, guids=guids), part == "key"
-
-    def read(self, data: bytes, headers: Headers = ()) -> tuple[Any, Forms | None]:
-        """Return the payload and the forms of its values; arguments and errors as for ``AvroPayloads.payload``."""
-        payload = self._payloads.payload(data, headers)
-        return payload.value, payload.schema.forms if self._is_key else payload.schema.row_forms
-
-    def is_exact(self, data: bytes, fields: Row, headers: Headers = ()) -> bool:
-        """Return whether a key is in the bytes that the stream writes for its fields."""
-        return self._payloads.is_exact(data, headers)

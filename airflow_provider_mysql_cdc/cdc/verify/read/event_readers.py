@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.convert.connect_schema import ConnectSchema
 from airflow_provider_mysql_cdc.cdc.emit.contracts import CONTRACTS, TRANSACTION_BLOCK
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import EXTENSION_FIELDS
-from airflow_provider_mysql_cdc.cdc.verify.read.avro_events import AvroPart, AvroPayloads, LookupSchema
+from airflow_provider_mysql_cdc.cdc.verify.read.avro_events import AvroPart, LookupSchema
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     EventReader,
     EventRecord,
@@ -86,25 +86,16 @@ class EnvelopeEvents:
 
     def read(self, key: bytes | None, value: bytes | None, headers: Headers = ()) -> EventRecord:
         """Return what a record says; see ``EventReader``."""
-        fields, key_forms, exact = None, None, True
-        if key is not None:
-            fields, key_forms = self._keys.read(key, headers)
-            if fields is not None and not isinstance(fields, dict):
-                raise UnreadableRecord("the key is no object")
-            exact = fields is None or self._keys.is_exact(key, fields, headers)
+        of_key = _key_facts(self._keys, key, headers)
         if value is None:  # of a table without a key, the tombstone has no key either
-            return EventRecord(
-                NO_CHANGE, fields, None, None, _NO_SOURCE, None, key_forms, key_bytes=key, key_exact=exact
-            )
+            return EventRecord(op=NO_CHANGE, before=None, after=None, source=_NO_SOURCE, **of_key)
         event, forms = self._values.read(value, headers)
         if not isinstance(event, dict):
             raise UnreadableRecord("the value is no object")
         op = event.get("op")
         if not isinstance(op, str) or op not in _ROWS:
             _require_message(event)
-            return EventRecord(
-                NO_CHANGE, fields, None, None, _NO_SOURCE, None, key_forms, key_bytes=key, key_exact=exact
-            )
+            return EventRecord(op=NO_CHANGE, before=None, after=None, source=_NO_SOURCE, **of_key)
         rows = _ROWS[op]
         before, after, source = event.get("before"), event.get("after"), event.get("source")
         if not isinstance(source, dict):
@@ -114,7 +105,7 @@ class EnvelopeEvents:
         _require_types(event.get("transaction") or {}, _TRANSACTION_TYPES, "the event's transaction")
         if not source.get("db") or not source.get("table"):
             raise UnreadableRecord("the event's source names no table")
-        if op == "t" and fields is not None:
+        if op == "t" and of_key["key"] is not None:
             raise UnreadableRecord("the event of op t has a key, but deletes all rows")
         for name, row, wanted in (("before", before, rows[0]), ("after", after, rows[1])):
             if (
@@ -123,8 +114,26 @@ class EnvelopeEvents:
                 or FORMS_MEMBER in (row or ())
             ):
                 raise UnreadableRecord(_misfit(op, name, row, wanted))
-        more = event.get("transaction"), key, exact
-        return EventRecord(op, fields, before, after, source, forms, key_forms, 0, *more)
+        return EventRecord(
+            op=op,
+            before=before,
+            after=after,
+            source=source,
+            forms=forms,
+            transaction=event.get("transaction"),
+            **of_key,
+        )
+
+
+def _key_facts(keys: PayloadReader, key: bytes | None, headers: Headers) -> dict[str, Any]:
+    """Return what an ``EventRecord`` says of a record's key."""
+    if key is None:
+        return {"key": None}
+    fields, forms = keys.read(key, headers)
+    if fields is not None and not isinstance(fields, dict):
+        raise UnreadableRecord("the key is no object")
+    exact = fields is None or keys.is_exact(key, fields, headers)
+    return {"key": fields, "key_forms": forms, "key_bytes": key, "key_exact": exact}
 
 
 def require_members(members: Mapping[str, Any], known: Set[str], where: str) -> None:
@@ -178,26 +187,22 @@ class TicdcEvents:
     """
 
     def __init__(self, lookup_schema: LookupSchema) -> None:
-        self._keys, self._values = AvroPayloads("key", lookup_schema), AvroPayloads("value", lookup_schema)
+        self._keys, self._values = AvroPart("key", lookup_schema), AvroPart("value", lookup_schema)
 
     def read(self, key: bytes | None, value: bytes | None, headers: Headers = ()) -> EventRecord:
         """Return what a record says; see ``EventReader``."""
-        fields, key_forms, exact = None, None, True
-        if key is not None:
-            payload, exact = self._keys.payload(key, headers), self._keys.is_exact(key, headers)
-            fields, key_forms = payload.value, payload.schema.forms
+        of_key = _key_facts(self._keys, key, headers)
         if value is None:
-            return EventRecord("d", fields, None, None, _NO_SOURCE, None, key_forms, key_bytes=key, key_exact=exact)
-        payload = self._values.payload(value, headers)
-        row, source, op = payload.value, _NO_SOURCE, "u"
+            return EventRecord(op="d", before=None, after=None, source=_NO_SOURCE, **of_key)
+        row, forms = self._values.read(value, headers)
+        source, op = _NO_SOURCE, "u"
         if _OPERATION in row:
             source = {name: row.pop(name) for name in _EXTENSION if name in row}
             _require_types(source, _EXTENSION_TYPES, "the row")
             op = source[_OPERATION]
             if op not in _OPERATIONS:
                 raise UnreadableRecord(f"{_OPERATION} of the row is {op!r:.20}")
-        forms = payload.schema.forms
-        return EventRecord(op, fields, None, row, source, forms, key_forms, key_bytes=key, key_exact=exact)
+        return EventRecord(op=op, before=None, after=row, source=source, forms=forms, **of_key)
 
 
 _PartForms = Callable[[Mapping[str, Any]], Forms]

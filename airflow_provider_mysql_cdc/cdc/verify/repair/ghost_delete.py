@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.emit.contracts import contract
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import KeyedRecord, ViewPosition
-from airflow_provider_mysql_cdc.cdc.verify.read.avro_events import AvroPayloads, LookupSchema
+from airflow_provider_mysql_cdc.cdc.verify.read.avro_events import AvroPart, LookupSchema
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import UnreadableRecord
 
 MARKER = "incremental"
@@ -51,7 +51,7 @@ class GhostDeletes:
         self._layout = contract(str(cfg[F.EVENT_CONTRACT]), source_struct=str(cfg[F.SOURCE_STRUCT_VERSION]))
         registry = None if cfg.is_ticdc else cfg.registry_settings("value")
         guids = registry is not None and bool(registry.guids_for)
-        self._avro = None if registry is None else AvroPayloads("value", lookup_schema, guids=guids)
+        self._avro = None if registry is None else AvroPart("value", lookup_schema, guids=guids)
 
     def records(self, topic: str, last: TopicRecord) -> Iterator[KeyedRecord]:
         """Yield the delete event of a ghost, and the tombstone behind it.

@@ -298,8 +298,7 @@ def _part_forms(cfg: ConnectorConfig, part: F.ConverterPart, schema: Any) -> For
         return struct_forms(schema) if part == "key" else row_forms(schema)
     part_fields = F.CONVERTER_FIELDS[part]
     meta = cfg[part_fields.meta_data] or cfg[part_fields.use_latest]
-    readable = readable_schema(dumps(avro_schema(schema, meta=meta)))
-    return readable.forms if part == "key" else readable.row_forms
+    return readable_schema(dumps(avro_schema(schema, meta=meta))).forms
 
 
 def _declared_form(cfg: ConnectorConfig, column: Column, options: DecoderOptions, form: ValueForm) -> ValueForm:
