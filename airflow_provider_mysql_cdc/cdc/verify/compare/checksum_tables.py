@@ -92,15 +92,12 @@ def differing_keys(
         tables: The tables that were compared by checksums.
         buckets: Buckets of their keys, by the table's number.
         result: What checksums say.
-        compared_by_rows: Numbers of tables of which tasks have compared rows, because their structure has changed.
+        compared_by_rows: Numbers of tables of which tasks have compared rows, as their records have to be read.
     """
     found: dict[TableId, DifferingKeys] = {}
     for compared in tables:
         number = compared.number
         if number in compared_by_rows:
-            # Tasks that disagree about the structure have compared a part each.
-            if number in result.rows or number in result.records or number in result.unjudged:
-                found[compared.table.id] = DifferingKeys(compared.table, buckets[number])
             continue
         differing, count = result.differing.get(number, set()), buckets[number]
         if number in result.unjudged:
