@@ -145,7 +145,6 @@ class TableChecksums:
     """Make the checksums of one table, of its topic and of its rows.
 
     Args:
-        cfg: The connector's configuration.
         compared: The table, with the structures that it has had.
         slices: Takes its records apart.
         texts: Expressions with which the server computes the same; None where the rows are encoded here.
@@ -230,7 +229,6 @@ class TaskChecksums:
     """Hold what one task of a verification needs for checksums: those of each table, and which keys it looks at.
 
     Args:
-        cfg: The connector's configuration.
         blocks: Takes the entries.
         formats: The formats of records; None when all of them are JSON.
         buckets: Buckets of keys of the tables that are compared by checksums, by number.

@@ -85,7 +85,6 @@ class SizedTable:
 
     Args:
         table: Its name.
-        topic: Its topic.
         rows: Its rows, as the server estimates them.
     """
 

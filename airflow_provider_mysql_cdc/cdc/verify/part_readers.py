@@ -64,11 +64,9 @@ class TaskTables:
     """Hold the tables that a task reads, and what it makes of their rows and records.
 
     Args:
-        cfg: The connector's configuration.
         plan: The batch that ends at the position of the verification.
         channel: The way to the driver.
         inputs: What the task was started with.
-        tables: The tables.
     """
 
     cfg: ConnectorConfig

@@ -40,7 +40,6 @@ class TopicComparison:
     """Hold everything that a verification has found out.
 
     Args:
-        tables: The tables.
         found: What the buckets found.
         unjudged: Kinds of differences that are not judged, with their reasons, by table.
         unread: Why a table could not be read.

@@ -58,7 +58,6 @@ class UnreadableRecords:
     """Report records of a topic that cannot be read as events.
 
     Args:
-        topic: The topic.
         number: How many there are.
         examples: Place and reason of some, ``(topic[partition]@offset, reason)``.
     """

@@ -95,7 +95,6 @@ class RoundOutcome:
 
     Args:
         offset: The position at which tables and topics were compared.
-        verdicts: The verdicts.
         suspects: Rows that a repair reads once more.
         counts: Records by topic that the round's batch has written.
         differing: Keys of tables without a verdict, whose rows have to be compared because checksums differ.

@@ -36,7 +36,6 @@ class FoundDifference:
 
     Args:
         table: The table's number.
-        kind: Its kind.
         key: Canonical bytes of the row's identity.
         columns: Columns that differ.
         row: Canonical bytes of the table's row; None without one.

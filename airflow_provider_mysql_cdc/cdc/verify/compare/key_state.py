@@ -31,7 +31,6 @@ class EqualRowEvent(NamedTuple):
 
     Args:
         partition: Its partition; the stream writes events without a key to one.
-        offset: Its offset.
         added: Whether it adds a row; otherwise it takes one away.
         view: The view that a snapshot has read the row in (``view_of``); empty for a change.
         identity: What tells the change from others; 0 where nothing does.
@@ -86,15 +85,7 @@ def event_mark(
     passes: StreamPasses,
     compared: ComparedTable,
 ) -> bytes:
-    """Return what of an event decides whether it counts: whether it has a key, and its view, or its identity and pass.
-
-    Args:
-        record: The event.
-        place: Its partition and offset.
-        headers: Its headers.
-        passes: The passes of the topic.
-        compared: The table.
-    """
+    """Return what of an event decides whether it counts: if it has a key, and its view, or its identity and pass."""
     order, written, keyed = source_order(record.source), compared.written, bytes([record.key is not None])
     views, repeated = (None, None) if written is None else (written.views, written.repeated)
     if view := view_of(record, order, headers, None if written is None else written.view_ts):

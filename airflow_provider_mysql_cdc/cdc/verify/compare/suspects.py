@@ -44,7 +44,6 @@ class TableSuspects:
 
     Args:
         structure: The table at the position of the comparison.
-        topic: Its topic.
         suspects: The suspects; of a table without a key each stands for all equal rows.
         versions: The structures that the table has had; None where events are not told apart by them.
     """

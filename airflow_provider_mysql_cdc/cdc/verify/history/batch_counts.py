@@ -180,8 +180,6 @@ class CountedPart:
     """Report how many records of each batch a part of a topic has.
 
     Args:
-        topic: The topic.
-        partition: The partition.
         start: The part's first offset.
         first_ms: Timestamp of its first record.
         counts: Number of records by the batch's epoch.
@@ -219,7 +217,6 @@ class PartCounter:
     """Count the records of one part of a topic by their batches.
 
     Args:
-        batches: The batches.
         tombstones: Whether a tombstone follows each delete.
     """
 
@@ -244,7 +241,6 @@ class LostRecords:
     """Say that a topic has fewer records of a batch than the ledger counts.
 
     Args:
-        batch: The batch.
         found: Number of records in the topic.
         expected: Number of records that were committed.
     """
@@ -282,7 +278,6 @@ class PartCounts:
     """Collect what the parts of topics have.
 
     Args:
-        batches: The batches.
         topics: The topics of which no records between others are lost.
     """
 

@@ -44,8 +44,6 @@ class KeyStep(NamedTuple):
     """Hold what is checked of one record of a key.
 
     Args:
-        partition: Its partition.
-        offset: Its offset.
         order: Where the event is in the binlog; 0 where that is not known.
         op: Its operation.
         identity: Digest of what tells the event from others; 0 where nothing does.

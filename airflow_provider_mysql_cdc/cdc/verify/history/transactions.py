@@ -214,7 +214,6 @@ class TornTransaction:
 
     Args:
         table: The table's number.
-        transaction: Id of the transaction.
         record: Partition and offset of one of its events; None without one.
         reason: What is wrong.
     """

@@ -30,8 +30,6 @@ class RowRecords:
     """Write the rows of one table as records.
 
     Args:
-        cfg: The connector's configuration.
-        table: The table.
         partitions: Partitions of its topic.
         formats: The formats of records; None when all of them are JSON.
         position: What the records say they were read at.

@@ -32,7 +32,6 @@ class GhostDeletes:
     """Make the records that delete ghosts.
 
     Args:
-        cfg: The connector's configuration.
         position: What their source blocks say.
         headers: Headers of all records of the repair.
         lookup_schema: Returns the text of an Avro schema.
@@ -74,12 +73,7 @@ class GhostDeletes:
             yield self._record(topic, last, value, number)
 
     def tombstone(self, topic: str, record: TopicRecord) -> KeyedRecord:
-        """Return the tombstone with which consumers forget a record's key in its partition.
-
-        Args:
-            topic: The topic.
-            record: The record.
-        """
+        """Return the tombstone with which consumers forget a record's key in its partition."""
         return self._record(topic, record, None, 0)
 
     def _record(self, topic: str, last: TopicRecord, value: bytes | None, number: int) -> KeyedRecord:

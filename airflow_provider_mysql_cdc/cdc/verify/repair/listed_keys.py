@@ -108,7 +108,6 @@ class KeyLister:
     """List the keys of one table.
 
     Args:
-        cfg: The connector's configuration.
         compared: The table.
         tables: The tables of its topic.
         reader: Reads the topic's records.
@@ -125,9 +124,6 @@ class KeyLister:
 
     def list_keys(self, suspects: Sequence[Suspect]) -> list[ListedKey]:
         """Return the keys of suspects.
-
-        Args:
-            suspects: The suspects.
 
         Raises:
             CdcError: Kafka cannot be read.

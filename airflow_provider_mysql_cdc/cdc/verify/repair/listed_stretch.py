@@ -36,9 +36,7 @@ class ListedStretch:
     """Choose the rows of listed keys, and make the other records.
 
     Args:
-        cfg: The connector's configuration.
         compared: The table.
-        keys: The keys.
         reader: Reads the topic's records.
         records: Writes rows as records.
         deletes: Makes deletes and tombstones.
@@ -77,11 +75,7 @@ class ListedStretch:
         return self.reader.read(key, None, headers).key
 
     def listed_rows(self, blocks: Iterable[RowBlock]) -> Iterator[RowBlock]:
-        """Yield the rows of the listed keys, one by one, and of each record key that may be deleted one.
-
-        Args:
-            blocks: The rows that are read.
-        """
+        """Yield the rows of the listed keys, one by one, and of each record key that may be deleted one."""
         self._found, self._order, self._holders = {}, [], {}
         self.records.errors.clear()
         wanted, record_keys = {key.row for key in self.keys}, self.record_keys()
@@ -135,11 +129,7 @@ class ListedStretch:
             self.reasons.append(f"{gone:,} have records with an earlier key of the table, or none any longer")
 
     def chosen_rows(self, blocks: Iterable[RowBlock]) -> Iterator[RowBlock]:
-        """Yield the rows that are written, of those that ``listed_rows`` has yielded.
-
-        Args:
-            blocks: These rows.
-        """
+        """Yield the rows that are written, of those that ``listed_rows`` has yielded."""
         for identity, block in zip(self._order, blocks, strict=True):
             if self._chosen[identity] > 0:
                 self._chosen[identity] -= 1

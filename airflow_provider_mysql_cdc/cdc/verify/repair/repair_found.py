@@ -24,12 +24,7 @@ from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import STATE_DIF
 
 
 def most_found(cfg: ConnectorConfig, request: VerifyRequest) -> int:
-    """Return how many differences of each kind and table a comparison keeps.
-
-    Args:
-        cfg: The connector's configuration.
-        request: What was asked for.
-    """
+    """Return how many differences of each kind and table a comparison keeps."""
     return request.examples if request.repair is RepairMode.NO else max(request.examples, cfg[F.REPAIR_MAX_ROWS])
 
 

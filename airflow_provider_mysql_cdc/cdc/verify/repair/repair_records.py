@@ -23,9 +23,7 @@ class RepairRecord:
     """Say what a run has repaired in a table.
 
     Args:
-        run: Id of the run.
         table: ``database.table``.
-        topic: Its topic.
         owner: Who repaired: ``dag_id/run_id/task_id/map_index``.
         offset: The position at which the table was read last.
         ts_ms: When the last transaction of the repair was written, milliseconds since 1970.

@@ -49,7 +49,6 @@ class RepairInputs:
 
     Args:
         writer: What it needs as the writer of the window's batch.
-        suspects: The suspects.
         run: Id of the run, under which the ledger counts repairs.
         owner: Who repairs: ``dag_id/run_id/task_id/map_index``.
         earlier: What earlier attempts of the run had repaired before the comparison, by table.
@@ -188,12 +187,7 @@ class _ListedTable:
         self._stretches = 0
 
     def write(self, keys: Sequence[ListedKey], reasons: Sequence[str]) -> TableOutcome:
-        """Write keys; return what was done.
-
-        Args:
-            keys: The keys.
-            reasons: Why others cannot be repaired.
-        """
+        """Write keys; return what was done."""
         left, said = self._cut(keys), list(reasons)
         while left:
             listed = left.pop(0)

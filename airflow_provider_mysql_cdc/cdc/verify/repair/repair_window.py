@@ -58,11 +58,6 @@ class RepairJob:
 def run_repair(job: RepairJob, runner: TaskRunner, log: Log) -> RepairReport:
     """Repair, once no other run holds the lock.
 
-    Args:
-        job: What is to be repaired.
-        runner: Runs the task.
-        log: Takes one line of text.
-
     Returns:
         What was done; its counts are those of the batches, too.
 
@@ -142,9 +137,5 @@ class _RepairWindow:
 
 
 def counts_text(counts: Mapping[DifferenceKind, int]) -> str:
-    """Return numbers of differences as text.
-
-    Args:
-        counts: The numbers, by kind.
-    """
+    """Return numbers of differences as text."""
     return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "nothing"

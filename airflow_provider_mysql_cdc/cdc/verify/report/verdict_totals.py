@@ -107,20 +107,12 @@ def in_order(counts: Mapping[DifferenceKind, int]) -> dict[DifferenceKind, int]:
 
 
 def left_differences(verdict: TableVerdict) -> dict[DifferenceKind, int]:
-    """Return the differences that were not repaired, by kind.
-
-    Args:
-        verdict: The verdict about one table.
-    """
+    """Return the differences that were not repaired, by kind."""
     return in_order({kind: max(0, n - verdict.repaired.get(kind, 0)) for kind, n in verdict.findings.items()})
 
 
 def left_to_repair(verdict: TableVerdict) -> int:
-    """Return the number of differences that a repair still has to mend.
-
-    Args:
-        verdict: The verdict about one table.
-    """
+    """Return the number of differences that a repair still has to mend."""
     return max(0, sum(left_differences(verdict).values()) - verdict.lasting)
 
 

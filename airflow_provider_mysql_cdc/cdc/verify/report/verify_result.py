@@ -140,7 +140,6 @@ class TableVerdict:
 
     Args:
         table: ``database.table``.
-        topic: Its topic.
         rows: Rows of the table that were compared.
         records: Records of the topic that were read; of a topic that several tables share, the records of this table.
         findings: Number of differences of each kind; kinds without any are left out.
@@ -259,7 +258,6 @@ class VerifyResult:
     """Hold the result of a verification.
 
     Args:
-        run: Id of the run.
         prefix: topic.prefix.
         offset: The position at which the last tables and topics were compared.
         started_ms: When the verification began, milliseconds since 1970.

@@ -75,7 +75,6 @@ class AddedColumns:
     """Complete the events of one table.
 
     Args:
-        cfg: The connector's configuration.
         table: The structure of now.
         now: Its columns.
         versions: All structures that the table has had; empty where they are not known.

@@ -196,7 +196,6 @@ class ComparedTable:
     Args:
         number: Its number in the verification.
         table: Its structure at the position of the verification.
-        topic: Its topic.
         own_key: Whether the key of its records names one row; otherwise message.key.columns chooses it.
         keyless: Whether no part of its records names one row.
         key_columns: Columns of the table's own key.
@@ -302,7 +301,6 @@ class TopicTables:
 
     Args:
         tables: Numbers of the topic's tables, by their names.
-        topic: The topic.
         compared: The tables.
     """
 

@@ -54,7 +54,6 @@ class WrittenSchemas:
     """Judge the schemas of one table's records.
 
     Args:
-        cfg: The connector's configuration.
         tables: All structures that the table has had.
     """
 

@@ -34,7 +34,6 @@ class WrittenStructures:
     """Complete the events of one table by what their records do not say.
 
     Args:
-        cfg: The connector's configuration.
         table: The structure of now.
         versions: All structures that the table has had.
     """

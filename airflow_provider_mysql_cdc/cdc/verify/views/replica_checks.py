@@ -99,11 +99,7 @@ def require_no_errant_transactions(source: Any, executed: GtidSet, address: str)
 
 
 def executed_gtids(conn: Any) -> GtidSet:
-    """Return the GTID set that a server has executed.
-
-    Args:
-        conn: An open connection.
-    """
+    """Return the GTID set that a server has executed."""
     return GtidSet.parse(str(fetch_all(conn, "SELECT @@GLOBAL.gtid_executed")[0][0] or ""))
 
 
@@ -139,10 +135,6 @@ def may_leave_out(lists: FilterLists, table: TableId) -> bool:
 
     A list is read as one of several entries where the table's own name has no comma: what a replica lacks nevertheless
     is reported as a difference.
-
-    Args:
-        lists: The filters.
-        table: The table.
     """
     return True in lists.leaves_out(table, commas="," in str(table))
 
