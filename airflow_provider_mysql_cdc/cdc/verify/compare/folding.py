@@ -224,13 +224,16 @@ class BucketFold:
         self._unplaced[entry.table] = max(entry.order, self._unplaced.get(entry.table, 0))
 
     def _add_repair(self, entry: FoldEntry) -> None:
+        past, place = self._state(entry).past, (entry.partition, entry.offset)
         if entry.value == OF_PLACE:
-            self._state(entry).add_settled(entry.partition, entry.offset)
+            past.settled.add(place)
+        elif entry.value == OF_ANY_TABLE:
+            past.of_any_table.append(place)
         else:
-            self._state(entry).add_repair(entry.partition, entry.offset, of_any_table=entry.value == OF_ANY_TABLE)
+            past.repairs.setdefault(entry.partition, set()).add(entry.offset)
 
     def _add_unreadable(self, entry: FoldEntry) -> None:
-        self._state(entry).add_unreadable(entry.partition, entry.offset, entry.value.decode())
+        self._state(entry).past.unreadable.append((entry.partition, entry.offset, entry.value.decode()))
 
     def _add_step(self, entry: FoldEntry) -> None:
         step = read_step(entry.partition, entry.offset, entry.order, entry.value)

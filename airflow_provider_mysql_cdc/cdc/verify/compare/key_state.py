@@ -203,7 +203,7 @@ class Truncates:
         return event[2] < self._order if offset is None else event[1] < offset
 
 
-class _Past:
+class KeyPast:
     """Hold what few keys have: records of repairs, by partition, and records that are no events, with the reason.
 
     ``settled`` has the places of records without keys that a repair names, and ``kept`` the last event of each
@@ -240,7 +240,7 @@ class KeyState:
         self.row_partition = 0
         self.events: list[KeyEvent] = []
         self.tombstones: dict[int, int] = {}
-        self._past: _Past | None = None
+        self._past: KeyPast | None = None
 
     def add_event(self, event: KeyEvent) -> None:
         """Keep an event if it is the last one of its partition."""
@@ -255,24 +255,9 @@ class KeyState:
         """Keep a tombstone if it is the last one of its partition."""
         self.tombstones[partition] = max(offset, self.tombstones.get(partition, 0))
 
-    def add_repair(self, partition: int, offset: int, *, of_any_table: bool = False) -> None:
-        """Keep the place of a record that a repair has written, perhaps for the row of another table."""
-        if of_any_table:
-            self._known_past().of_any_table.append((partition, offset))
-        else:
-            self._known_past().repairs.setdefault(partition, set()).add(offset)
-
-    def add_settled(self, partition: int, offset: int) -> None:
-        """Keep the place of a record without a key that a repair has settled."""
-        self._known_past().settled.add((partition, offset))
-
-    def add_unreadable(self, partition: int, offset: int, reason: str) -> None:
-        """Keep a record that is no event."""
-        self._known_past().unreadable.append((partition, offset, reason))
-
     def add_kept(self, entry: FoldEntry) -> None:
         """Keep an event if it is the last one under its record key."""
-        kept, place = self._known_past().kept, (entry.partition, entry.value[1:])
+        kept, place = self.past.kept, (entry.partition, entry.value[1:])
         if place not in kept or kept[place][1] < entry.offset:
             exists = entry.value[0] != 0
             kept[place] = entry.partition, entry.offset, entry.order, b"" if exists else None, True
@@ -284,10 +269,12 @@ class KeyState:
         others = (event for event in self._past.kept.values() if event[:2] != last[:2])
         return any(self.row_after(event, truncates) is not None for event in others)
 
-    def _known_past(self) -> _Past:
+    @property
+    def past(self) -> KeyPast:
+        """Return what few keys have, from now on of this one, too."""
         past = self._past
         if past is None:
-            past = self._past = _Past()
+            past = self._past = KeyPast()
         return past
 
     def settle(self) -> None:
