@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, cast
+
+from confluent_kafka import Message
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
@@ -28,19 +30,6 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_operations import TopicRange
 
 _MAX_STATES = 10_000
 """States after which the blocks that are full are handed on."""
-
-
-class KafkaMessage(Protocol):
-    """A message as the client returns it."""
-
-    def key(self) -> bytes | None:
-        """Return its key."""
-
-    def value(self) -> bytes | None:
-        """Return its value."""
-
-
-MessageT = TypeVar("MessageT", bound=KafkaMessage)
 
 
 def has_checksums(cfg: ConnectorConfig, compared: ComparedTable) -> bool:
@@ -84,7 +73,7 @@ class RecordChecksums:
         self._blocks, self._is_older = blocks, is_older
         self._states_since = 0
 
-    def add(self, messages: Sequence[KafkaMessage], partition: int, end: int) -> bool:
+    def add(self, messages: Sequence[Message], partition: int, end: int) -> bool:
         """Add records of one partition, in their order; return whether there may be full blocks.
 
         Args:
@@ -285,9 +274,9 @@ class TaskChecksums:
             )
         return self._filters[compared.number]
 
-    def left_messages(self, number: int, chosen: KeyFilter, messages: Sequence[MessageT]) -> list[MessageT]:
+    def left_messages(self, number: int, chosen: KeyFilter, messages: Sequence[Message]) -> list[Message]:
         """Return the records of a table's topic whose keys are looked at, and count the events of the others."""
-        looked_at, skipped = list[MessageT](), 0
+        looked_at, skipped = list[Message](), 0
         for message in messages:
             fields = chosen.fields_of(message.key())
             if fields is None:

@@ -18,10 +18,11 @@ from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, StoredVers
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
 from airflow_provider_mysql_cdc.cdc.model.stored_record import as_members
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic
-from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules, NumberedTopic
+from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.read.source_place import place_order, source_order
+from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
 
 _CHANGES = frozenset("cudt")
 CLOCK_SKEW_MS = 600_000
@@ -287,7 +288,7 @@ class PartCounts:
 
     @classmethod
     def of_tables(
-        cls, cfg: ConnectorConfig, tables: Iterable[NumberedTopic], rules: Mapping[int, HistoryRules]
+        cls, cfg: ConnectorConfig, tables: Iterable[ComparedTable], rules: Mapping[int, HistoryRules]
     ) -> PartCounts:
         """Return what to collect; nothing where histories are not checked.
 
@@ -308,7 +309,7 @@ class PartCounts:
         return EMPTY
 
     def lost(
-        self, tables: Iterable[NumberedTopic], bounds: Mapping[str, Mapping[int, tuple[int, int]]]
+        self, tables: Iterable[ComparedTable], bounds: Mapping[str, Mapping[int, tuple[int, int]]]
     ) -> dict[int, list[LostRecords]]:
         """Return what topics have lost, by the number of their first table.
 

@@ -9,7 +9,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
@@ -62,20 +62,6 @@ class KeyStep(NamedTuple):
     before_columns: int
     after: int
     after_columns: int
-
-
-class NumberedTopic(Protocol):
-    """A table whose history is checked."""
-
-    @property
-    def number(self) -> int:
-        """Number of the table."""
-        ...
-
-    @property
-    def topic(self) -> str:
-        """Topic of its records."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

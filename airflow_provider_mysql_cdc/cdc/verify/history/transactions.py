@@ -11,21 +11,21 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import transaction_topic
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
-from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.sink.topics import topic_config
-from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules, NumberedTopic
+from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind, FoldEntry
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, Row, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import PayloadReader
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
 
 TRANSACTION_TOPIC = 0xFFFE
 """Stands for the transaction topic where entries name a table; 0xFFFF begins blocks of checksums."""
@@ -57,7 +57,7 @@ class TransactionCheck:
 def transaction_check(
     cfg: ConnectorConfig,
     request: VerifyRequest,
-    tables: Collection[NumberedTopic],
+    tables: Collection[ComparedTable],
     rules: Mapping[int, HistoryRules],
     bounds_of: Callable[[str], TopicBounds],
 ) -> TransactionCheck:
@@ -92,7 +92,7 @@ def _reason(
     cfg: ConnectorConfig,
     request: VerifyRequest,
     topic: str,
-    tables: Collection[NumberedTopic],
+    tables: Collection[ComparedTable],
     bounds_of: Callable[[str], TopicBounds],
 ) -> str:
     """Return why no transactions are compared; empty if they are."""
@@ -118,14 +118,6 @@ def _lost(bounds: TopicBounds) -> str:
     return f"all records of partition {', '.join(lost)} are gone" if lost else ""
 
 
-class BoundaryReader(Protocol):
-    """Read the values of the transaction topic."""
-
-    def read(self, data: bytes, headers: Headers = ()) -> tuple[Row, object]:
-        """Return a value, and how it is written."""
-        ...
-
-
 class TransactionEntries:
     """Make the entries of events and of the records of the transaction topic.
 
@@ -135,7 +127,7 @@ class TransactionEntries:
         boundaries: Reads the records of the topic; None without one.
     """
 
-    def __init__(self, topic: str, numbers: Mapping[TableId, int], boundaries: BoundaryReader | None) -> None:
+    def __init__(self, topic: str, numbers: Mapping[TableId, int], boundaries: PayloadReader | None) -> None:
         self.topic, self._numbers = topic, {str(table): number for table, number in numbers.items()}
         self._boundaries = boundaries
 
