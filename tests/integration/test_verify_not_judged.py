@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -148,12 +149,13 @@ def test_a_topic_whose_first_records_are_deleted_while_it_is_read_is_not_compare
         name = f"`{database}`.{table}"
         execute(root, f"CREATE TABLE {name} (id INT {key})", f"INSERT INTO {name} VALUES (1), (2)")
     pipeline.snapshot()
-    deleted = list[bool]()
+    deleted, lock = list[bool](), threading.Lock()
 
     def delete_once(topic: str) -> None:
-        if not deleted:
-            deleted.append(True)
-            delete_records(pipeline, root, database)
+        with lock:  # no task reads meanwhile
+            if not deleted:
+                deleted.append(True)
+                delete_records(pipeline, root, database)
 
     before_reading(monkeypatch, delete_once)
     verdicts = {v.table.partition(".")[2]: v for v in pipeline.verify().tables}
