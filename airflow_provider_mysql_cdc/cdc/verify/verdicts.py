@@ -128,7 +128,10 @@ def _keyless_reason(compared: ComparedTable, found: BucketResult) -> str:
     if compared.number in found.truncated:
         return "its topic has TRUNCATE events, and without a key it is not known which rows they delete"
     if compared.number in found.older:
-        return "its topic has events of an earlier structure, and without a key it is not known which rows they are of"
+        return (
+            "its topic has events of an earlier structure, or the stream has read changes again that a snapshot "
+            "contains, and without a key it is not known which rows they are of"
+        )
     return ""
 
 

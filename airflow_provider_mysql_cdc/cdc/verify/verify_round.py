@@ -325,19 +325,20 @@ class VerifyRound:
         context = self.context
         ledger = context.job.latest()
         view = ledger.other_records.get(VIEW_KEY)
-        versions = read_versions(context.cfg, names, plan.end, plan.epoch + 1)
+        offset = None if view is None else BinlogOffset.from_json(view["offset"])
+        versions = read_versions(context.cfg, names, plan.end, plan.epoch + 1, offset)
         if not ledger.other_records.keys() & {MOVED_KEY, TAKEN_OVER_KEY}:
             versions = {name: replace(each, read_again=False) for name, each in versions.items()}
         if (registry := context.cfg.registry_settings("key")) is not None and not registry.guids_for:
             ids = context.job.schema_ids.key_ids
             versions = {n: replace(v, key_ids=ids(table_topic_name(context.cfg, n))) for n, v in versions.items()}
         if not context.cfg.is_ticdc:  # whose records say how they are written, and are in the order of their timestamps
-            if view is None:
+            if view is None or offset is None:
                 return versions
-            offset, scans = BinlogOffset.from_json(view["offset"]), read_incremental_state(ledger)
+            scans = read_incremental_state(ledger)
             ad_hoc, since_ms = ad_hoc_views(scans), max(view["ts_ms"], scans.complete_since_ms)
             known = {n: KnownViews(offset.file, offset.pos, view["ts_ms"], since_ms, ad_hoc.get(n, ())) for n in names}
-            return {name: each.with_view(offset, known[name]) for name, each in versions.items()}
+            return {name: replace(each, views=known[name]) for name, each in versions.items()}
         view_ts = None if view is None else view.get("commit_ts")
         return {name: each.without_places(view_ts) for name, each in versions.items()}
 

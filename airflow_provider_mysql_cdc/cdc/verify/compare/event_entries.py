@@ -276,7 +276,7 @@ class TableEntries:
 
     def __init__(self, compared: ComparedTable, reader: EventReader) -> None:
         self.compared, self._reader = compared, reader
-        self._has_older, self._is_viewed, self._has_unplaced = False, False, False
+        self._has_older, self._has_unplaced = False, False
         self._passes = StreamPasses()
 
     def of_event(self, event: EventRecord, record: TopicRecord) -> Iterator[FoldEntry]:
@@ -293,18 +293,11 @@ class TableEntries:
             elif not self._has_unplaced:
                 self._has_unplaced = True
                 yield entry
-        if (
-            not self._is_viewed
-            and self.compared.keyless
-            and written is not None
-            and written.shows_view(event, record.headers)
-        ):
-            self._is_viewed = True
-            yield FoldEntry(self.compared.number, EntryKind.VIEWED, record.partition, record.offset, 0, b"", b"")
+        moved_back = written is not None and written.moved_back
         is_older = (
             self.compared.keyless
             and not self._has_older
-            and (by_key or self._has_other_columns(event) or self._replaces_by_key(event, record))
+            and (by_key or moved_back or self._has_other_columns(event) or self._replaces_by_key(event, record))
         )
         if is_older:
             self._has_older = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -86,15 +86,9 @@ class TableCounts:
 
     def add(self, other: TableCounts) -> None:
         """Add the counts of another bucket."""
-        self.rows += other.rows
-        self.events += other.events
-        self.partial += other.partial
-        self.undecided += other.undecided
-        self.unplaced += other.unplaced
-        self.kept += other.kept
-        self.columns.update(other.columns)
-        self.partial_columns.update(other.partial_columns)
-        self.differences.update(other.differences)
+        for each in fields(self):
+            mine, others = getattr(self, each.name), getattr(other, each.name)
+            setattr(self, each.name, mine + others)
 
 
 @dataclass(slots=True)
@@ -144,7 +138,6 @@ class BucketFold:
         self._keyless_events: dict[tuple[int, bytes], list[EqualRowEvent]] = {}
         self._truncates: dict[int, Truncates] = {}
         self._older: set[int] = set()
-        self._viewed: set[int] = set()
         self._unplaced: dict[int, int] = {}
         self._transactions = TransactionFold(whole)
         self._result = BucketResult()
@@ -163,7 +156,6 @@ class BucketFold:
             EntryKind.STEP: self._add_step,
             EntryKind.OLDER: lambda entry: self._older.add(entry.table),
             EntryKind.UNPLACED: self._add_unplaced,
-            EntryKind.VIEWED: lambda entry: self._viewed.add(entry.table),
             EntryKind.UNREADABLE: self._add_unreadable,
             EntryKind.REPAIRED: self._add_repair,
             EntryKind.KEPT: lambda entry: self._state(entry).add_kept(entry),
@@ -332,8 +324,7 @@ class BucketFold:
 
     def _judge_equal_rows(self, table: int, key: bytes) -> None:
         rows = self._keyless_rows.get((table, key), 0)
-        has_view, moving = table in self._viewed, table in self._moving
-        events = count_rows(self._keyless_events.get((table, key), ()), has_view=has_view, moving=moving)
+        events = count_rows(self._keyless_events.get((table, key), ()), moving=table in self._moving)
         kind = DifferenceKind.MISSING if rows > events else DifferenceKind.GHOST
         if rows != events:
             row, event_row = (key, None) if rows > events else (None, key)

@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.verify.read.source_place import commit_ts_of
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
 
 _READ = "r"
-_CHANGE = struct.Struct("<BQQ?")
+_CHANGE = struct.Struct("<BQQ")
 _CHANGE_MARK = 0
 """First byte of the mark of a change; that of a row of a view is text."""
 _EARLIER = b"<"
@@ -35,7 +35,6 @@ class EqualRowEvent(NamedTuple):
         view: The view that a snapshot has read the row in (``view_of``); empty for a change.
         identity: What tells the change from others; 0 where nothing does.
         pass_start: Offset of the first record of the pass over the binlog that has written it (``StreamPasses``).
-        repeated: Whether the view of the last snapshot contains the change, which the stream has read again.
         order: Where it is in the binlog, or its time in TiCDC's protocol; 0 where that is not known.
         keyed: Whether its record has a key, which has chosen its partition.
     """
@@ -46,7 +45,6 @@ class EqualRowEvent(NamedTuple):
     view: bytes
     identity: int = 0
     pass_start: int = 0
-    repeated: bool = False
     order: int = 0
     keyed: bool = False
 
@@ -87,7 +85,7 @@ def event_mark(
 ) -> bytes:
     """Return what of an event decides whether it counts: if it has a key, and its view, or its identity and pass."""
     order, written, keyed = source_order(record.source), compared.written, bytes([record.key is not None])
-    views, repeated = (None, None) if written is None else (written.views, written.repeated)
+    views = None if written is None else written.views
     if view := view_of(record, order, headers, None if written is None else written.view_ts):
         if views is None or views.has(record.source):
             return keyed + view
@@ -97,8 +95,7 @@ def event_mark(
     # What a repair has written is not in the binlog. Where nobody has moved the offset, no event comes again.
     comes_once = record.op == _READ or is_repair(headers) or (written is not None and not written.read_again)
     identity = 0 if comes_once else event_identity(record, order, headers)
-    in_view = repeated is not None and not is_repair(headers) and repeated.has(record.source)
-    return keyed + _CHANGE.pack(_CHANGE_MARK, identity, pass_start, in_view)
+    return keyed + _CHANGE.pack(_CHANGE_MARK, identity, pass_start)
 
 
 def view_of(record: EventRecord, order: int, headers: Headers, view_ts: int | None = None) -> bytes:
@@ -122,24 +119,15 @@ def view_of(record: EventRecord, order: int, headers: Headers, view_ts: int | No
     return f"{order}/{record.source.get('ts_ms')}".encode() if record.op == _READ else b""
 
 
-def view_order(mark: bytes) -> int | None:
-    """Return the place of the view that has shown a row; None for a change, and for a view that has none."""
-    order, slash, _ = mark.partition(b"/")
-    return int(order) if slash and order.isdigit() else None
-
-
-def events_since_last_view(
-    events: Iterable[EqualRowEvent], *, has_view: bool = False, moving: bool = True
-) -> list[EqualRowEvent]:
+def events_since_last_view(events: Iterable[EqualRowEvent], *, moving: bool = True) -> list[EqualRowEvent]:
     """Return the events that say how many equal rows there are: from the last view on, all without one, each once.
 
     Args:
         events: The events of equal rows, in any order.
-        has_view: Whether the last snapshot has read the table, and so all changes that its view contains.
         moving: Whether the stream writes events of equal rows to several partitions. Otherwise those without a key in
             others than the first one are of other hands: they count behind it, and no view there replaces the stream's.
     """
-    counted = [event for event in events if not (has_view and event.repeated)]
+    counted = list(events)
     own = min((event.partition for event in counted if not event.keyed), default=0)
     by_order = moving or any(event.keyed for event in counted)
 
@@ -167,14 +155,14 @@ def _without_repeats(ordered: Sequence[EqualRowEvent]) -> list[EqualRowEvent]:
     ]
 
 
-def count_rows(events: Iterable[EqualRowEvent], *, has_view: bool = False, moving: bool = True) -> int:
+def count_rows(events: Iterable[EqualRowEvent], *, moving: bool = True) -> int:
     """Return how many equal rows there are after all events (``events_since_last_view``).
 
     An event that takes away a row which the topic never had takes nothing: the row went before a snapshot that was
     interrupted came to read its table.
     """
     count = 0
-    for event in events_since_last_view(events, has_view=has_view, moving=moving):
+    for event in events_since_last_view(events, moving=moving):
         count = count + 1 if event.added else max(0, count - 1)
     return count
 

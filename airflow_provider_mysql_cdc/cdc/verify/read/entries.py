@@ -59,20 +59,16 @@ class EntryKind(IntEnum):
     """A BEGIN or END record of the transaction topic."""
     TOPIC_START = 16
     """The first record of a part of a topic; it is in every bucket."""
-    VIEWED = 17
-    """The last snapshot has read rows of a table without a key, whose past was read again; it is in every bucket."""
-    UNPLACED = 18
+    UNPLACED = 17
     """Events from before the table got its key do not say that one; its order is where the table got it. It is in every
     bucket."""
 
-    KEPT = 19
+    KEPT = 18
     """The record key of an event where ``message.key.columns`` chooses it, in addition to the others. It is the
     value, behind a byte that is not 0 if the row exists after the event."""
 
 
-IN_EVERY_BUCKET = frozenset(
-    {EntryKind.TRUNCATE, EntryKind.OLDER, EntryKind.TOPIC_START, EntryKind.VIEWED, EntryKind.UNPLACED}
-)
+IN_EVERY_BUCKET = frozenset({EntryKind.TRUNCATE, EntryKind.OLDER, EntryKind.TOPIC_START, EntryKind.UNPLACED})
 
 
 class FoldEntry(NamedTuple):

@@ -30,7 +30,6 @@ from airflow_provider_mysql_cdc.cdc.verify.compare.key_state import (
     StreamPasses,
     count_rows,
     events_since_last_view,
-    view_order,
 )
 from airflow_provider_mysql_cdc.cdc.verify.compare.suspects import Bounds, Suspect
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind
@@ -170,8 +169,7 @@ class KeyLister:
             self.reasons.append(reason)
             return
         events: dict[bytes, list[EqualRowEvent]] = {suspect.key: [] for suspect in suspects}
-        records, has_view, passes = dict[tuple[int, int], TopicRecord](), False, StreamPasses()
-        repeated = None if self.compared.written is None else self.compared.written.repeated
+        records, passes = dict[tuple[int, int], TopicRecord](), StreamPasses()
         for record in read_records(self.cfg, topic, ends.bounds[topic]):
             place = record.partition, record.offset
             try:
@@ -185,15 +183,13 @@ class KeyLister:
                 if entry.kind is EntryKind.TRUNCATE:
                     self.reasons.append(_TRUNCATED)
                     return
-                of_entry = EqualRowEvent.of_entry(entry)
-                has_view = has_view or (repeated is not None and view_order(of_entry.view) == repeated.view)
                 if (of_row := events.get(entry.key)) is not None:
-                    of_row.append(of_entry)
+                    of_row.append(EqualRowEvent.of_entry(entry))
                     records[place] = record
         moving = not chooses_partition_by_key(self.cfg, self.compared)
         for key, of_row in events.items():
-            added = [e for e in events_since_last_view(of_row, has_view=has_view, moving=moving) if e.added]
-            count = count_rows(of_row, has_view=has_view, moving=moving)
+            added = [e for e in events_since_last_view(of_row, moving=moving) if e.added]
+            count = count_rows(of_row, moving=moving)
             yield ListedKey({}, key, equal=EqualRows(count, [records[e.partition, e.offset] for e in added]))
 
 

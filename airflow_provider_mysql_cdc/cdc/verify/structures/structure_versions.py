@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
-from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, moves_back
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, matching_name
@@ -24,10 +23,12 @@ from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay
 from airflow_provider_mysql_cdc.cdc.schema.stored_structure import read_structure, structure_json
 from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import column_renames
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, Row
-from airflow_provider_mysql_cdc.cdc.verify.read.source_place import place_order, source_order
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import Row
+from airflow_provider_mysql_cdc.cdc.verify.read.source_place import place_order
 
-_PLACES = ("view_ts", "moved_back", "began_ms")
+NOWHERE = (1 << 64) - 1
+"""A place behind all others."""
+_FLAGS = ("one_binlog", "moved_back", "described_once", "read_again")
 _MAY_RENAME = re.compile(r"\b(?:RENAME|CHANGE)\b", re.IGNORECASE)
 _DROPS_AND_ADDS = re.compile(r"\bDROP\b.*\bADD\b|\bADD\b.*\bDROP\b", re.IGNORECASE | re.DOTALL)
 
@@ -67,40 +68,6 @@ class StructureVersion:
             record.integer("generation"),
             tuple((new, old) for new, old in record.values("renamed")),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class RepeatedRange:
-    """Hold the part of the binlog that the stream has read again although the view of its last snapshot contains it.
-
-    A reset to before the snapshot makes the stream do that. The schema history tells it: it was described there again.
-
-    Args:
-        start: Where the stream was moved back to, as ``source_place`` orders places.
-        view: The place of the view.
-        gtids: GTIDs of the transactions that the view contains; empty where the server has none.
-    """
-
-    start: int
-    view: int
-    gtids: str = ""
-
-    def has(self, source: Row) -> bool:
-        """Return whether the view contains an event.
-
-        A prepared transaction has its place before the view, and may be committed after it, which only GTIDs tell.
-        """
-        if not self.start <= source_order(source) < self.view:
-            return False
-        gtid = source.get("gtid")
-        try:
-            return not (self.gtids and isinstance(gtid, str)) or GtidSet.parse(self.gtids).contains(gtid)
-        except ValueError:  # other hands have written it
-            return False
-
-    def is_view(self, event: EventRecord) -> bool:
-        """Return whether an event is a row that the view has shown."""
-        return event.op == "r" and source_order(event.source) == self.view
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +127,8 @@ class TableVersions:
         versions: The structures, in the order of the binlog; the first one also stands for what was before.
         one_binlog: Whether all positions are of one binlog; those of several servers cannot be compared.
         view_ts: The timestamp of the rows of the last snapshot in TiCDC's protocol; None if it is not known.
-        moved_back: Where the stream was moved back to, before an earlier description of its structures, as
-            ``source_place`` orders places; None if it was not.
-        repeated: What was read again of the past of the last snapshot; None if nothing was.
+        moved_back: Whether the stream was moved back to before a snapshot, and has read changes again that its view
+            contains. The schema history tells it: it was described there again.
         views: The views that the ledger knows; None if it has none.
         unplaced: In place of ``versions`` the structures, where events do not say their place, as in TiCDC's
             protocol.
@@ -175,8 +141,7 @@ class TableVersions:
     versions: tuple[StructureVersion, ...]
     one_binlog: bool = True
     view_ts: int | None = None
-    moved_back: int | None = None
-    repeated: RepeatedRange | None = None
+    moved_back: bool = False
     views: KnownViews | None = None
     unplaced: tuple[StructureVersion, ...] = ()
     began_ms: int | None = None
@@ -195,16 +160,9 @@ class TableVersions:
             read_again=self.read_again,
         )
 
-    def with_view(self, view: BinlogOffset, known: KnownViews | None = None) -> TableVersions:
-        """Return the versions with the views that the ledger knows, and what was read again of the last one's past."""
-        place, found = place_order(view), replace(self, views=known)
-        if self.moved_back is None or not self.one_binlog or self.moved_back >= place:
-            return found
-        return replace(found, repeated=RepeatedRange(self.moved_back, place, view.gtids or ""))
-
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        repeated, views = self.repeated, self.views
+        views = self.views
         return {
             "versions": [version.to_json() for version in self.versions],
             "one_binlog": self.one_binlog,
@@ -214,7 +172,6 @@ class TableVersions:
             "described_once": self.described_once,
             "read_again": self.read_again,
             "key_ids": sorted(self.key_ids),
-            "repeated": None if repeated is None else [repeated.start, repeated.view, repeated.gtids],
             "views": None if views is None else [*views.place, views.since_ms, *map(list, views.ad_hoc)],
             "unplaced": [version.to_json() for version in self.unplaced],
         }
@@ -226,32 +183,31 @@ class TableVersions:
         versions, unplaced = (
             tuple(map(StructureVersion.from_record, record.objects(name))) for name in ("versions", "unplaced")
         )
-        view_ts, moved_back, began_ms = map(record.integer_or_none, _PLACES)
-        repeated = None if data["repeated"] is None else RepeatedRange(*data["repeated"])
+        view_ts, began_ms = map(record.integer_or_none, ("view_ts", "began_ms"))
         views = None
         if data["views"] is not None:
             file, pos, ts_ms, since_ms, *ad_hoc = data["views"]
             views = KnownViews(file, pos, ts_ms, since_ms, [(first, last) for first, last in ad_hoc])
-        one_binlog, once, again = map(record.flag, ("one_binlog", "described_once", "read_again"))
-        facts = moved_back, repeated, views, unplaced, began_ms, once, frozenset(record.values("key_ids")), again
+        one_binlog, moved_back, once, again = map(record.flag, _FLAGS)
+        facts = moved_back, views, unplaced, began_ms, once, frozenset(record.values("key_ids")), again
         return cls(versions, one_binlog, view_ts, *facts)
 
 
 def read_versions(
-    cfg: ConnectorConfig, tables: Collection[TableId], until: BinlogOffset, epoch: int
+    cfg: ConnectorConfig, tables: Collection[TableId], until: BinlogOffset, epoch: int, view: BinlogOffset | None
 ) -> dict[TableId, TableVersions]:
-    """Return the structures of each table up to an offset.
+    """Return the structures of each table up to an offset, given the view of the last snapshot.
 
     Raises:
         SchemaError: The history cannot be read.
         SinkError: Kafka cannot be read.
     """
     replayed = Replay(until, epoch, cfg[F.SKIP_UNPARSEABLE_DDL], cfg.needs_schema)
-    return find_versions(read_history(cfg), tables, replayed)
+    return find_versions(read_history(cfg), tables, replayed, view)
 
 
 def find_versions(
-    records: Iterable[HistoryRecord], tables: Collection[TableId], replayed: Replay
+    records: Iterable[HistoryRecord], tables: Collection[TableId], replayed: Replay, view: BinlogOffset | None = None
 ) -> dict[TableId, TableVersions]:
     """Return the structures of each table that a history has.
 
@@ -259,6 +215,7 @@ def find_versions(
         records: The history in the order of its topic.
         tables: The tables.
         replayed: A replay for the offset to read up to, without records yet.
+        view: Where the view of the last snapshot is.
     """
     found = _FoundVersions(tables)
     described: BinlogOffset | None = None
@@ -278,7 +235,7 @@ def find_versions(
             found.note(record.position, replayed.structures().tables, record)
     if described is not None:
         found.note(described, replayed.structures().tables)
-    return found.by_table(replayed.until)
+    return found.by_table(replayed.until, view)
 
 
 class _FoundVersions:
@@ -293,15 +250,14 @@ class _FoundVersions:
         self._changes: list[BinlogOffset] = []
         self._servers: set[str] = set()
         self._described: BinlogOffset | None = None
-        self._moved_back: int | None = None
+        self._moved_back = NOWHERE
         self._began_ms: int | None = None
 
     def note_description(self, position: BinlogOffset) -> None:
         """Add a description of all structures."""
         last, self._described = self._described, position
         if last is not None and comparable(last, position) and moves_back(last, position):
-            places = [place_order(position)] + ([] if self._moved_back is None else [self._moved_back])
-            self._moved_back = min(places)
+            self._moved_back = min(place_order(position), self._moved_back)
 
     def note_epoch(self, record: HistoryRecord) -> None:
         """Add the snapshot of a description, if it is at the place of the first one."""
@@ -340,16 +296,24 @@ class _FoundVersions:
                 self._changes.append(position)
             self._last[name] = now
 
-    def by_table(self, until: BinlogOffset) -> dict[TableId, TableVersions]:
+    def by_table(self, until: BinlogOffset, view: BinlogOffset | None) -> dict[TableId, TableVersions]:
         """Return the structures of each table, up to an offset."""
         servers = (self._servers | {(until.server_uuid or "").lower()}) - {""}
         places = (*self._changes, until)
         in_order = all(comparable(a, b) and not moves_back(a, b) for a, b in pairwise(places))
         one_binlog = len(servers) <= 1 and in_order
         versions = {name: tuple(self._versions.get(name, ())) for name in self._tables}
-        facts, once = (one_binlog, None, self._moved_back), len(self._epochs) <= 1
+        place = 0 if view is None or not one_binlog else place_order(view)
+        read_again = place if self._moved_back < place else -1
+        once = len(self._epochs) <= 1
         return {
-            name: TableVersions(each, *facts, began_ms=self._began_ms, described_once=once)
+            name: TableVersions(
+                each,
+                one_binlog,
+                moved_back=bool(each) and place_order(each[0].position) <= read_again,
+                began_ms=self._began_ms,
+                described_once=once,
+            )
             for name, each in versions.items()
         }
 

@@ -9,7 +9,6 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
-from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import require_members
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
@@ -20,14 +19,11 @@ from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     Row,
     UnreadableRecord,
 )
-from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.read.source_place import place_order, source_order
 from airflow_provider_mysql_cdc.cdc.verify.structures.added_columns import BEFORE_HISTORY, AddedColumns, DeclaredColumns
 from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import column_field, compared_columns, record_forms
-from airflow_provider_mysql_cdc.cdc.verify.structures.structure_versions import TableVersions
+from airflow_provider_mysql_cdc.cdc.verify.structures.structure_versions import NOWHERE, TableVersions
 from airflow_provider_mysql_cdc.cdc.verify.structures.written_schemas import WrittenSchemas
-
-_END = (1 << 64) - 1
 
 
 class WrittenStructures:
@@ -44,7 +40,7 @@ class WrittenStructures:
         self._added = AddedColumns(cfg, table, self._now, versions.versions or versions.unplaced, self._declared)
         self._key_now = record_forms(cfg, table, table_options.table_options(cfg, table))[0]
         self._versions, self.one_binlog = versions.versions, versions.one_binlog
-        self.view_ts, self.repeated, self.views = versions.view_ts, versions.repeated, versions.views
+        self.view_ts, self.moved_back, self.views = versions.view_ts, versions.moved_back, versions.views
         self._began_ms, self.read_again = versions.began_ms or 0, versions.read_again
         self._key_marks = frozenset(b"\0" + number.to_bytes(4, "big") for number in versions.key_ids)
         self._read_once = versions.described_once
@@ -121,11 +117,7 @@ class WrittenStructures:
     def key_begin(self) -> int:
         """Return from where on records have the present key, as ``source_order`` orders places."""
         known = self.one_binlog and self._key_number < len(self._begins)
-        return self._begins[self._key_number] if known else _END
-
-    def shows_view(self, event: EventRecord, headers: Headers) -> bool:
-        """Return whether an event says that the last snapshot has read rows of the table, whose past was read again."""
-        return self.repeated is not None and self.repeated.is_view(event) and not is_repair(headers)
+        return self._begins[self._key_number] if known else NOWHERE
 
     def changes_by_key(self, event: EventRecord) -> bool:
         """Return whether an event says by the key that its table had then which row it changes, and not by the row."""

@@ -41,14 +41,6 @@ def test_a_pass_ends_where_places_go_back() -> None:
     assert passes.start_of(1, 50, 1) == 50
 
 
-def test_a_change_that_the_view_contains_counts_only_where_the_view_has_not_read_the_table() -> None:
-    view = EqualRowEvent(0, 5, True, b"10/7")
-    again = [change(9, 12, 9)._replace(repeated=True), change(10, 13, 9)]
-    assert count_rows([view, *again], has_view=True) == 2 and count_rows([view, *again]) == 3
-    here = [change(1, 11), change(2, 12, 9, added=False)._replace(repeated=True)]
-    assert count_rows(here, has_view=True) == 1 and count_rows(here) == 0
-
-
 def test_a_view_in_another_partition_than_the_stream_s_replaces_nothing() -> None:
     view, other = EqualRowEvent(0, 5, True, b"10/7"), EqualRowEvent(2, 0, True, b"10/67")
     assert count_rows([view, other], moving=False) == 2 and count_rows([view, other]) == 1

@@ -46,8 +46,10 @@ def statement(pos: int, ddl: str, *, server: str = ONE, file: int = 1, snapshot:
     return HistoryRecord("s", position, 1, 0, "db", ddl, context, snapshot=snapshot)
 
 
-def versions(*records: HistoryRecord, until: BinlogOffset | None = None) -> TableVersions:
-    found = find_versions(records, [T], Replay(until or BinlogOffset("b.000009", 9999, None, ONE), 2))[T]
+def versions(
+    *records: HistoryRecord, until: BinlogOffset | None = None, view: BinlogOffset | None = None
+) -> TableVersions:
+    found = find_versions(records, [T], Replay(until or BinlogOffset("b.000009", 9999, None, ONE), 2), view)[T]
     assert TableVersions.from_json(found.to_json()) == found
     return found
 
@@ -141,25 +143,20 @@ def test_times_order_events_of_several_binlogs() -> None:
 
 def test_a_description_at_an_earlier_place_says_that_the_stream_was_moved_back() -> None:
     first, again = statement(500, CREATE, snapshot=True), statement(200, CREATE, snapshot=True)
-    view = BinlogOffset("b.000001", 500, f"{ONE}:1-7", ONE)
-    assert versions(first).moved_back is None and versions(first).with_view(view).repeated is None
-    found = versions(first, again, until=BinlogOffset("b.000001", 900, None, ONE)).with_view(view)
-    assert TableVersions.from_json(found.to_json()) == found
-    repeated = found.repeated
-    assert repeated is not None and (repeated.start, repeated.view) == (position_order(1, 200), position_order(1, 500))
-    told = [repeated.has(event(pos).source) for pos in (199, 200, 499, 500)]
-    assert told == [False, True, True, False]
-    prepared_before = event(300, gtid=f"{ONE}:8").source
-    assert not repeated.has(prepared_before) and repeated.has({**prepared_before, "gtid": f"{ONE}:7"})
-    assert not versions(first, again, until=BinlogOffset("b.000001", 900, None, OTHER)).with_view(view).repeated
+    here, there = (BinlogOffset("b.000001", 900, None, server) for server in (ONE, OTHER))
+    views = [None, *(BinlogOffset("b.000001", pos, None, ONE) for pos in (200, 500))]
+    assert [versions(first, again, until=here, view=view).moved_back for view in views] == [False, False, True]
+    other = "CREATE TABLE o (id INT)"
+    created = statement(500, other, snapshot=True), statement(200, other, snapshot=True), statement(600, CREATE)
+    others = (first,), created
+    assert not any(versions(*records, until=here, view=views[2]).moved_back for records in others)
+    assert not versions(first, again, until=there, view=views[2]).moved_back
 
 
 def test_a_view_that_the_ledger_would_know_is_of_other_hands_if_it_does_not() -> None:
     """It knows the last snapshot's and those of ad-hoc ones, and none of earlier snapshots."""
-    view = BinlogOffset("b.000001", 500, None, ONE)
-    found = versions(statement(100, CREATE)).with_view(
-        view, KnownViews("b.000001", 500, 7_000, 7_000, [(9_001, 9_005)])
-    )
+    known = KnownViews("b.000001", 500, 7_000, 7_000, [(9_001, 9_005)])
+    found = replace(versions(statement(100, CREATE)), views=known)
     assert TableVersions.from_json(found.to_json()) == found
     views = found.views
 
@@ -182,7 +179,7 @@ def test_a_row_that_no_first_view_has_shown_may_have_been_in_the_topic() -> None
     reads = [replace(event(pos), op=op) for pos, op in ((100, "r"), (100, "c"), (150, "r"))]
     assert [written(once).reads_again(each) for each in reads] == [False, False, True]
     assert [written(twice).reads_again(each) for each in reads] == [True, False, True]
-    ad_hoc = once.with_view(BinlogOffset("b.000001", 100, None, ONE), KnownViews("b.000001", 100, 1, 1, [(5, 5)]))
+    ad_hoc = replace(once, views=KnownViews("b.000001", 100, 1, 1, [(5, 5)]))
     of_ad_hoc = replace(reads[0], source=reads[0].source | {"ts_ms": 5})
     assert [written(ad_hoc).reads_again(each) for each in (of_ad_hoc, reads[0])] == [True, False]
     until = BinlogOffset("b.000001", 9999, None, OTHER)
