@@ -203,6 +203,12 @@ class ChainWriter:
 
     def produce_all(self, topic: str, records: Sequence[RowRecord], headers: Headers, partition: int = 0) -> None:
         """Apply the chain to records of rows, except those with ``AddedHeaders``; see ``produce``."""
+        if len(records) == 1 and isinstance(records[0][HEADER], AddedHeaders):
+            ((key, value, row, number, added, partition_or_none),) = records
+            one = [(key, value, row, number, None, partition_or_none)]
+            size = len(key or b"") + len(value or b"")
+            self._produce_made(topic, one, [*headers, *added] if added else headers, size)
+            return
         for header, group in groupby(records, _HEADER):
             if isinstance(header, AddedHeaders):
                 made = [(k, v, row, n, None, p) for k, v, row, n, _, p in group]

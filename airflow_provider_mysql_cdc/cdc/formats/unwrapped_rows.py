@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
@@ -37,9 +38,6 @@ from airflow_provider_mysql_cdc.cdc.formats.unwrapped_decoder import (
     UnwrappedRowDecoder,
 )
 from airflow_provider_mysql_cdc.cdc.formats.unwrapped_source import (
-    NO_VALUE,
-    OPERATION,
-    SEPARATOR,
     SnapshotTexts,
     UnwrappedSource,
     unwrapped_source,
@@ -52,7 +50,7 @@ from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
 from airflow_provider_mysql_cdc.cdc.transforms.predicates import TopicNameMatches
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import parse_schema
 from airflow_provider_mysql_cdc.cdc.transforms.topic_routers import RegexRouter
-from airflow_provider_mysql_cdc.cdc.transforms.unwrap import EventMember, ExtractNewRecordState
+from airflow_provider_mysql_cdc.cdc.transforms.unwrap import ExtractNewRecordState
 
 log = logging.getLogger(__name__)
 _OPERATIONS = {"write": "c", "update": "u", "delete": "d"}
@@ -127,30 +125,37 @@ class UnwrappedRows(AvroRows):
         decoder: Decodes rows directly.
         create_json_decoder: Creates the decoder that writes change events.
         form: What rows become.
+        make_headers: Returns the headers that they get, as ``UnwrappedSource.headers``.
     """
 
     format_name = "unwrapped records"
 
     def __init__(
-        self, decoder: RowEventDecoder, create_json_decoder: Callable[[], RowFunctions], form: UnwrappedForm
+        self,
+        decoder: RowEventDecoder,
+        create_json_decoder: Callable[[], RowFunctions],
+        form: UnwrappedForm,
+        make_headers: Callable[..., AddedHeaders] | None,
     ) -> None:
-        self._form = form
+        self._form, self._make_headers = form, make_headers
         super().__init__(decoder, create_json_decoder, None)
 
     def _direct(self, name: str) -> AppendRows:
         append, form, op = super()._direct(name), self._form, _OPERATIONS[name]
+        make_headers, letter = self._make_headers, op.encode()
 
         def rows(buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
             if op == "d" and form.mode == unwrap.DROP:
                 raise FallbackToJson
             made: list[RowRecord] = []
             count = append(buf, pos, end, ctx, made)
-            added: Any = _NO_HEADERS if not form.headers else _added_headers(form.headers, ctx.src_head, op)
+            added: Any = _NO_HEADERS if make_headers is None else make_headers(letter, *ctx.headers)
             if op == "d" and form.mode == unwrap.REWRITE_WITH_TOMBSTONE:
                 of_tombstone: Any = form.tombstone_headers
                 out.extend((k, v, row, n, of_tombstone if v is None else added, None) for k, v, row, n, _, _ in made)
             else:
-                out.extend([(k, v, row, CHANGE, added, None) for k, v, row, _, _, _ in made])
+                for key, value, row, _, _, _ in made:  # of most events it is one
+                    out.append((key, value, row, CHANGE, added, None))
             return count
 
         return rows
@@ -162,16 +167,6 @@ class UnwrappedRows(AvroRows):
 
 
 _NO_HEADERS = AddedHeaders()
-
-
-def _added_headers(members: tuple[EventMember, ...], text: str, op: str) -> AddedHeaders:
-    values = text.replace(OPERATION, op).split(SEPARATOR)
-    return AddedHeaders(
-        [
-            (member.new_name, None if value == NO_VALUE else value.encode())
-            for member, value in zip(members, values, strict=True)
-        ]
-    )
 
 
 def create_unwrapped_rows(
@@ -208,7 +203,8 @@ def create_unwrapped_rows(
         _log_declined(table, reason)
         return None
     decoder = native_row_decoder(python, wires, NATIVE_ROWS, tally)
-    return UnwrappedRows(decoder, lambda: compile_decoder(table, table_map, options, envelope), form), block
+    fallback = partial(compile_decoder, table, table_map, options, envelope)
+    return UnwrappedRows(decoder, fallback, form, block.headers), block
 
 
 def create_unwrapped_text(

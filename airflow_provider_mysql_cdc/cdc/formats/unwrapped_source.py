@@ -18,13 +18,14 @@ from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote
 from airflow_provider_mysql_cdc.cdc.emit import source_block
 from airflow_provider_mysql_cdc.cdc.emit.source_block import EVENT_MEMBERS, SourceBlock, change_time
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.records import AddedHeaders
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.transforms.unwrap import EventMember
 
 OPERATION = "\x01"
 """Stands for the operation in a text; JSON contains no such character."""
-SEPARATOR, NO_VALUE = "\x02", "\x03"
-"""Between the values of headers, and in place of one that is null."""
+_NO_VALUE = "\x03"
+"""Stands for null in the text of a header."""
 _OUTER_MEMBERS = {
     "ts_ms": "{ns // 1000000}",
     "ts_us": "{ns // 1000}",
@@ -41,13 +42,13 @@ class UnwrappedSource:
     Args:
         plain: The writer of the source block of the same events.
         fields: Function of ``_ARGUMENTS`` that returns the fields that rows get, each with a comma before it.
-        headers: That of the values of headers, with ``SEPARATOR`` between them; None where there are none.
+        headers: Function of the operation and ``_ARGUMENTS`` that returns what headers are added; None for none.
         differs: Whether fields differ from event to event.
     """
 
     plain: SourceBlock
     fields: EventText
-    headers: EventText | None
+    headers: Callable[..., AddedHeaders] | None
     differs: bool = True
 
 
@@ -67,17 +68,21 @@ def unwrapped_source(
         Declined: One of them is neither of the source block nor of the event itself.
     """
     constants = source_block.source_constants(plain.layout, table, prefix)
-    quoted, raw = constants | {"op": f'"{OPERATION}"'}, {name: _raw_text(text) for name, text in constants.items()}
-    if headers and (any(member.field == "query" for member in headers) or not "".join(raw.values()).isprintable()):
-        raise Declined("a header is a statement, or a name has control characters")
-    raw |= {"op": OPERATION, "sequence": NO_VALUE}
+    quoted, raw = constants | {"op": f'"{OPERATION}"'}, {name: orjson.loads(text) for name, text in constants.items()}
+    if any(member.field == "query" for member in headers):
+        raise Declined("a header is a statement")
+    raw |= {"op": OPERATION, "sequence": _NO_VALUE}
     texts = "".join(f",{literal(quote(member.new_name))}:{_expression(member, quoted)}" for member in fields)
-    values = literal(SEPARATOR).join(_expression(member, raw) for member in headers)
-    return UnwrappedSource(plain, _function(texts), _function(values) if headers else None, bool(fields))
+    added = "".join(f"({member.new_name!r}, {_header(_expression(member, raw))})," for member in headers)
+    return UnwrappedSource(plain, _function(texts), _header_function(added) if headers else None, bool(fields))
 
 
-def _raw_text(text: str) -> str:
-    return str(orjson.loads(text))
+def _header(text: str) -> str:
+    """Return the expression of a header's value, which is null where the f-string's text says so."""
+    if text in (literal(_NO_VALUE), "{snapshot}"):
+        return "None"
+    encoded = "op" if text == literal(OPERATION) else f"f'{text}'.encode()"
+    return f"{encoded} if {text[1:-1]} else None" if text in ("{gtid}", "{thread}") else encoded
 
 
 def _expression(member: EventMember, constants: dict[str, str]) -> str:
@@ -99,6 +104,11 @@ def _expression(member: EventMember, constants: dict[str, str]) -> str:
 
 def _function(text: str) -> EventText:
     function: EventText = eval(f"lambda {_ARGUMENTS}: f'{text}'")  # members are literals; expressions from the tables
+    return function
+
+
+def _header_function(pairs: str) -> Callable[..., AddedHeaders]:
+    function: Callable[..., AddedHeaders] = eval(f"lambda op, {_ARGUMENTS}: AddedHeaders(({pairs}))")
     return function
 
 
@@ -140,7 +150,7 @@ def fill(
     event: source_block.RowEvent,
     transaction: source_block.SourceTransaction,
 ) -> None:
-    """Set the texts of the rows of one streamed event: the head is that of headers.
+    """Set the texts of the rows of one streamed event, and what their headers are made of.
 
     Args:
         ctx: The decoder's context; ``as_json`` returns the whole source block.
@@ -163,7 +173,7 @@ def fill(
             us, "null", server, gtid_text, f'"{file}"', pos, thread or "null", quote_or_null(query), ns
         )
     if block.headers is not None:
-        ctx.src_head = block.headers(us, NO_VALUE, server, gtid or NO_VALUE, file, pos, thread or NO_VALUE, "", ns)
+        ctx.headers = us, None, server, gtid, file, pos, thread, None, ns
 
 
 def marked_context(block: UnwrappedSource) -> MarkedContext:

@@ -32,10 +32,10 @@ class EventContext:
         where: Position of the event for error texts, ``binlog.000003:4711``.
 
     Texts that are not JSON have ``plain``: a function that fills a context with JSON, and its other arguments.
-    Flat rows have the transaction's timestamp in ``stamp``.
+    Flat rows have the transaction's timestamp in ``stamp``, unwrapped ones what their ``headers`` are made of.
     """
 
-    __slots__ = ("first_row", "plain", "src_head", "src_tail", "stamp", "tail", "transaction", "where")
+    __slots__ = ("first_row", "headers", "plain", "src_head", "src_tail", "stamp", "tail", "transaction", "where")
 
     def __init__(
         self,
@@ -55,6 +55,7 @@ class EventContext:
         self.where = where
         self.plain: tuple[Any, ...] | None = None
         self.stamp = 0
+        self.headers: tuple[Any, ...] = ()
 
     def as_json(self) -> EventContext:
         """Return a context of the same event whose texts are JSON."""
