@@ -26,7 +26,7 @@
     │   ├── SinkTlsError            TLS is not possible: protocol, certificate, host name
     │   ├── SinkAuthorizationError  account, topic, group or transactional id refused
     │   ├── RecordTooLargeError     a record exceeds what the broker takes
-    │   ├── TopicChangedError       a topic was deleted, made anew or given more partitions by somebody else
+    │   ├── TopicChangedError       a topic was deleted, created again or given more partitions by somebody else
     │   └── FencedError             a newer attempt took over this writer
     ├── RegistryError               the schema registry: what it does not have, or answers
     │   ├── RegistryConnectionError it cannot be reached, or fails; retriable
@@ -306,7 +306,7 @@ class RecordTooLargeError(SinkError):
 
 
 class TopicChangedError(SinkError):
-    """A topic was deleted, made anew or given more partitions since the batch before."""
+    """A topic was deleted, created again or given more partitions since the batch before."""
 
     advice = "Find out who changed it; then run mysql_cdc_reset_offset with stored."
 
@@ -396,7 +396,7 @@ class DamagedRecordError(StateError):
 class StoredVersionError(StateError):
     """A record of the ledger, the offset store, the schema history or a job spec is of another version of the form."""
 
-    advice = "Use the version of this package that wrote the record, or begin the stream's state anew."
+    advice = "Use the version of this package that wrote the record, or start the stream's state again."
 
 
 class NoOffsetError(StateError):

@@ -118,7 +118,7 @@ def kill_with_rest_api(address: str, auth: Any, application: str | None, tag: st
             reply.raise_for_status()
             log.info("Killed application %s.", id_)
         if not application_ids:
-            log.info("There is no application with the tag %s.", tag)
+            log.info("No application has the tag %s.", tag)
     except requests.RequestException as error:
         log.error(
             "The application could not be ended and keeps running (%s). End it with: yarn application -kill %s",

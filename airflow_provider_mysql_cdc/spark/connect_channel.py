@@ -84,7 +84,7 @@ class ServerAddress:
         try:
             return str(uuid.UUID(id_))
         except ValueError:
-            raise _no_address("session_id is no UUID") from None
+            raise _no_address("session_id is not a UUID") from None
 
     def headers(self) -> tuple[tuple[str, str], ...]:
         """Return the headers of each call: all other parameters."""

@@ -31,7 +31,7 @@ _LOST = (
         "start the server with a larger spark.connect.grpc.maxInboundMessageSize, or raise the limit of the proxy; "
         + _CONTINUES,
     ),
-    (_ANOTHER_SERVER, "what answers at this address is no Spark Connect server", f"check {_ADDRESS}"),
+    (_ANOTHER_SERVER, "what answers at this address is not a Spark Connect server", f"check {_ADDRESS}"),
 )
 """What the text of an error has, what it means, and the remedy; a retry can help each."""
 _LINE_CHARS = 300

@@ -263,7 +263,7 @@ class Ledger:
             ):
                 return found
         except SinkError as error:
-            log.info("ledger %s: read anew: %s", self.topic, error)
+            log.info("ledger %s: read again: %s", self.topic, error)
         info = self._topic_info()
         if info is None:
             return None

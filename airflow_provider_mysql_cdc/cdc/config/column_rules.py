@@ -172,7 +172,7 @@ def _boolean_converter(out: ColumnFamilies, name: str, settings: Mapping[str, st
             elif setting == "length.checker":
                 converter = BooleanConverter(converter.selector, boolean(text) if text.strip() else True)
             elif setting != "type":
-                raise ValueError("is no setting of this converter; there are selector and length.checker")
+                raise ValueError("is not a setting of this converter; there are selector and length.checker")
         except ValueError as e:
             out.problems.append(Problem(f"{name}.{setting}", str(e), "Correct the value, or remove it", text))
     return converter

@@ -202,7 +202,7 @@ class ConnectorConfig:
         """
         what = ""
         if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-            what = "is no topic name that Kafka allows"
+            what = "is not a topic name that Kafka allows"
         elif topic in (self.ledger_topic, self.history_topic, self[F.DEAD_LETTER_TOPIC]):
             what = "is not for events: it is the ledger, the schema history or the dead letters"
         if what:

@@ -76,7 +76,7 @@ def load_converter(name: str, settings: Mapping[str, str]) -> LoadedConverter:
     """
     path = settings.get("type", "").strip()
     if not path or path.startswith(JAVA_PACKAGES):
-        what = f"is no converter that exists here; there is {BOOLEAN_CONVERTERS[0]}" if path else "is missing"
+        what = f"is not a converter that exists here; there is {BOOLEAN_CONVERTERS[0]}" if path else "is missing"
         fix = "Remove the converter, or name that one, or one written in Python (docs/custom-converters.md)"
         raise ConverterRefusedError(what, fix)
     converter_class = _load_class(path)
@@ -94,7 +94,7 @@ def load_converter(name: str, settings: Mapping[str, str]) -> LoadedConverter:
 def _load_class(path: str) -> type[Any]:
     fix = f"Name a class as package.module.Class; {IMPORTABLE_HINT}"
     if not _CLASS_PATH.fullmatch(path):
-        raise ConverterRefusedError("is no dotted path of a Python class", fix)
+        raise ConverterRefusedError("is not a dotted path of a Python class", fix)
     module, _, name = path.rpartition(".")
     try:
         candidate = getattr(importlib.import_module(module), name, None)

@@ -92,7 +92,7 @@ class ResolvedProperties:
         allowed = {source.label for source in self.sources if source.is_replica}
         fix = "Remove it, and name the replica's connection in replica_conn_id"
         return [
-            Problem(name, "is no property of this place", fix, None)
+            Problem(name, "is not a property of this place", fix, None)
             for name, label in self.origins.items()
             if name.startswith(REPLICA_PREFIX) and label not in allowed
         ]

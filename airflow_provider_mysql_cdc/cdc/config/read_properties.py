@@ -399,7 +399,7 @@ def _check_chain(out: ParsedProperties, get: Lookup) -> None:
     """
     refusals: list[tuple[Field[Any], str, str]] = []
     if F.is_ticdc(get):
-        refusals.append((F.VALUE_FORMAT, "its rows are no Connect records", "Remove transforms, or this"))
+        refusals.append((F.VALUE_FORMAT, "its rows are not Connect records", "Remove transforms, or this"))
     elif get[F.EVENT_CONTRACT] is EventContract.OLD:
         fix = "Remove it: the transforms are those of Debezium 3.6.1, whose events they read"
         refusals.append((F.EVENT_CONTRACT, "they need events of contract 3.x", fix))

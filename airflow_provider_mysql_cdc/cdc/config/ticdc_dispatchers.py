@@ -50,9 +50,9 @@ def dispatch_rules(text: str) -> tuple[DispatchRule, ...]:
     try:
         items = json.loads(text)
     except ValueError as error:
-        raise _invalid("is no JSON", str(error)) from None
+        raise _invalid("is not JSON", str(error)) from None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise _invalid("is no list of objects", text)
+        raise _invalid("is not a list of objects", text)
     return tuple(_parse_rule(item, number) for number, item in enumerate(items, 1))
 
 
@@ -97,7 +97,7 @@ def _parse_rule(item: Mapping[str, Any], number: int) -> DispatchRule:
 def _text_list(item: Mapping[str, Any], name: str, where: str) -> list[str]:
     texts = item.get(name, [])
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise _invalid(f"has a {name} that is no list of texts", repr(texts), where)
+        raise _invalid(f"has a {name} that is not a list of texts", repr(texts), where)
     return texts
 
 

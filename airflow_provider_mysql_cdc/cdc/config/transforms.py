@@ -167,7 +167,7 @@ def _read_options(
             out.notes.append(f"{prefix}{setting} has no effect: {why}; write {former[setting]}")
         elif setting not in options:
             supported = ", ".join(options) or "none"
-            what = f"is no setting of this {'predicate' if prefix.startswith(PREDICATE_PREFIX) else 'transform'}"
+            what = f"is not a setting of this {'predicate' if prefix.startswith(PREDICATE_PREFIX) else 'transform'}"
             out.refuse(prefix + setting, what, f"Remove it; there is {supported}", text)
         else:
             _read_option(out, prefix + setting, options[setting], text, values, setting)
@@ -190,7 +190,7 @@ def _read_predicate(out: ParsedTransforms, name: str, settings: Mapping[str, str
     """Return a predicate; None if it cannot be used, which is one of the problems then."""
     prefix, kind = f"{PREDICATE_PREFIX}{name}.", settings.get("type", "").strip()
     if kind not in PREDICATES:
-        what = "is no predicate of Kafka Connect" if kind else "is missing"
+        what = "is not a predicate of Kafka Connect" if kind else "is missing"
         fix = f"Remove {name} from predicates, all {prefix}*, and the transforms that name it; there is "
         out.refuse(f"{prefix}type", what, fix + ", ".join(PREDICATES), settings.get("type"))
         return None

@@ -103,7 +103,7 @@ def _to_custom_column(converter: LoadedConverter, column: Column, conversion: Co
     if not callable(conversion.convert):
         raise TypeError("the Conversion's convert cannot be called")
     if not isinstance(conversion.schema, Mapping):
-        raise TypeError("the Conversion's schema is no mapping")
+        raise TypeError("the Conversion's schema is not a mapping")
     schema = dict(conversion.schema)
     literal = schema.pop("type", None)
     if literal not in JSON_WRITERS:

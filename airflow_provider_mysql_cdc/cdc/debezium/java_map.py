@@ -79,7 +79,7 @@ def read_byte_map(data: bytes, where: str) -> dict[bytes, bytes | None]:
                 pair.append(None)
                 continue
             if kind != _ARRAY:
-                raise reader.error(f"{part} is no array of bytes")
+                raise reader.error(f"{part} is not an array of bytes")
             if knows_class:
                 reader.expect(_REFERENCE + _BYTES_HANDLE.to_bytes(4, "big"), "the class of byte arrays")
             else:

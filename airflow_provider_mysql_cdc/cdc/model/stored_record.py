@@ -77,8 +77,8 @@ def stored_version_error(found: object, where: str) -> StoredVersionError:
         where=where,
         why=f"it has {'no version' if found is None else f'version {_describe(found)}'}; this version of the package "
         f"writes and reads version {STORED_VERSION} only",
-        remedy="use the version of the package that wrote it (CHANGELOG.md says which one reads which); or begin the "
-        "stream's state anew at the position that it has reached (docs/runbook.md, records of another version)",
+        remedy="use the version of the package that wrote it (CHANGELOG.md says which one reads which); or start the "
+        "stream's state again at the position that it has reached (docs/runbook.md, records of another version)",
     )
 
 
@@ -253,7 +253,7 @@ class Members:
     def names(self) -> tuple[str, ...]:
         """Return the names of all members."""
         if not all(map(is_text, self._data)):
-            raise damaged_record(f"{self._path or 'it'} has a member whose name is no text")
+            raise damaged_record(f"{self._path or 'it'} has a member whose name is not a text")
         return tuple(self._data)
 
 

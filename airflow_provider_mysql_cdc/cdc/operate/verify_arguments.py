@@ -47,7 +47,7 @@ def parse_request(
     mode = _REPAIR_MODES.get(str(repair).strip().lower())
     if mode is None:
         raise ConfigError(
-            f"{repair!r} is no way to repair", where="repair", remedy="use no, dry-run or yes; nothing was compared"
+            f"{repair!r} is not a way to repair", where="repair", remedy="use no, dry-run or yes; nothing was compared"
         )
     sample = _number(sample_percent)
     if not 0 < sample <= 100:

@@ -36,7 +36,7 @@ def verification_of_run(cfg: ConnectorConfig, owner: str, run_id: str) -> Verify
             "the verification ended without a result",
             where=f"topic.prefix={cfg.topic_prefix}, run {run_id}",
             why="the ledger has no verdicts of this run; another verification may have replaced them",
-            remedy="read the driver's log, and run the task again; it compares anew",
+            remedy="read the driver's log, and run the task again; it compares again",
             retriable=True,
         )
     return hide_values(cfg, result)

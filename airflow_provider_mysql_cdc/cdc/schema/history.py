@@ -276,7 +276,7 @@ def require_new_history(cfg: ConnectorConfig) -> None:
             why=f"it holds that stream's schema history, and {cfg.ledger_topic} holds no plan: a second stream would "
             "write each event once more, into the same topics",
             remedy="set ledger.topic to the name that the stream had before; or give this stream another topic.prefix. "
-            "To begin anew, with all rows once more in the topics that exist, stop the other stream and set "
+            "To start again, with all rows once more in the topics that exist, stop the other stream and set "
             f"{F.HISTORY_KAFKA_TOPIC.name} to a new name",
         )
 

@@ -144,7 +144,7 @@ class EventRouter(Transform):
     def _on_update(self, record: ChainRecord) -> None:
         if self._fatal:
             raise TransformFault(f"Unexpected update message received {record.key}, fail.")
-        log.warning("an update of a row of the outbox is no event: topic %s, key %s", record.topic, record.key)
+        log.warning("an update of a row of the outbox is not an event: topic %s, key %s", record.topic, record.key)
 
     def _event(self, record: ChainRecord, schema: RecordSchema, row: dict[str, Any], ts_ms: int | None) -> ChainRecord:
         payload_schema: RecordSchema | None = _member(schema, self._payload, "payload field").schema

@@ -84,7 +84,7 @@ def _integer(text: str) -> int | _BigNumber:
 
 
 def _constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 def _schema(name: str | None, node: Any, expansion: JsonExpansion) -> RecordSchema | None:

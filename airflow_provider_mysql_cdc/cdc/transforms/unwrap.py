@@ -66,7 +66,7 @@ class EventField:
             if member is None:
                 raise TransformFault(f"the event has no member {self.struct}, which {self.new_name} is taken from")
             if member.schema.type != "struct":
-                raise TransformFault(f"{self.struct} is no struct, so that {self.new_name} cannot be taken from it")
+                raise TransformFault(f"{self.struct} is not a struct, so that {self.new_name} cannot be taken from it")
             parent = member.schema
         found = parent.member(self.field) or event.member(self.field)
         if found is None:
@@ -268,7 +268,7 @@ class ExtractNewRecordState(Transform):
         if header is None or header.value is None or header.value == []:
             return record
         if not isinstance(header.value, list):
-            raise TransformFault(f"the header {self._drop_header} is no list of fields")
+            raise TransformFault(f"the header {self._drop_header} is not a list of fields")
         if self._drop_from_key and record.key is not None and record.key_schema is not None:
             without = self._without(record.key_schema, record.key, header.value)
             record.set_key(*without)

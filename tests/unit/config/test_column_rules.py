@@ -155,8 +155,8 @@ def test_converters_are_read_and_others_refused() -> None:
     again = ConnectorConfig.from_properties(cfg.properties())
     assert again == cfg and again.is_boolean(t, "a", "TINYINT", 4)
     assert "boolean.type" in problems({"converters": "boolean"})[0]
-    assert "no converter" in problems({"converters": "x", "x.type": "io.debezium.X"})[0]
-    assert "no setting" in problems({"converters": "x", "x.type": CONVERTER, "x.selctor": "a"})[0]
+    assert "not a converter" in problems({"converters": "x", "x.type": "io.debezium.X"})[0]
+    assert "not a setting" in problems({"converters": "x", "x.type": CONVERTER, "x.selctor": "a"})[0]
     assert "true or false" in problems({"converters": "x", "x.type": CONVERTER, "x.length.checker": "maybe"})[0]
 
 

@@ -104,7 +104,7 @@ def test_the_connection_of_a_replica_alone_names_one() -> None:
     ]
     for other in others:
         for given in ([other], [other, replica]):
-            with pytest.raises(ConfigError, match="is no property of this place") as raised:
+            with pytest.raises(ConfigError, match="is not a property of this place") as raised:
                 sources.load_config([sources.params_source(source), *given])
             assert "of-replica" not in str(raised.value) and "replica_conn_id" in str(raised.value)
     assert sources.load_config([sources.params_source(source)]).replica_settings() is None

@@ -133,7 +133,7 @@ def test_the_seeds_changefeeds_become_properties(query: str, modes: dict[str, st
         (URI, REGISTRY, "", "no dispatcher"),
         (URI, REGISTRY, "[sink", "not valid TOML"),
         (URI, REGISTRY, "sink = 5", "the setting sink has no equivalent"),
-        (URI, REGISTRY, "[sink]\ndispatchers = 5", "no list of objects"),
+        (URI, REGISTRY, "[sink]\ndispatchers = 5", "not a list of objects"),
         (URI, REGISTRY, "[[sink.dispatchers]]\nmatcher = ['*.*']\ntopic = 2020-01-01", "topic rule '2020-01-01'"),
         (
             URI,

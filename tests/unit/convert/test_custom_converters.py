@@ -85,15 +85,15 @@ KEYED = table(chars("a", nullable=False), chars("b"), key=("a",))
 @for_each(
     ("kind", "said"),
     [
-        ("io.debezium.connector.mysql.converters.JdbcSinkDataTypesConverter", "is no converter that exists here"),
+        ("io.debezium.connector.mysql.converters.JdbcSinkDataTypesConverter", "is not a converter that exists here"),
         ("com.example.IsbnConverter", "module com.example cannot be imported: ModuleNotFoundError"),
         ("no_such_module.Isbn", "No module named 'no_such_module'"),
         ("broken_module.Isbn", "module broken_module cannot be imported: ZeroDivisionError"),
         ("sample_converters.Missing", "module sample_converters has no class Missing"),
         ("sample_converters.re", "is not a class of a converter"),
         ("sample_converters.NotAConverter", "it lacks converter_for"),
-        ("IsbnConverter", "is no dotted path"),
-        ("os; rm.X", "is no dotted path"),
+        ("IsbnConverter", "is not a dotted path"),
+        ("os; rm.X", "is not a dotted path"),
         ("", "is missing"),
     ],
 )
@@ -120,7 +120,7 @@ def test_an_error_in_configure_is_a_problem_of_the_property() -> None:
         ({"answer": "1 / 0"}, "converter_for raised ZeroDivisionError"),
         ({"answer": "'text'"}, "returned str in place of a Conversion"),
         ({"answer": "Conversion({'type': 'string'}, 3)"}, "cannot be called"),
-        ({"answer": "Conversion('string', repr)"}, "is no mapping"),
+        ({"answer": "Conversion('string', repr)"}, "is not a mapping"),
         ({"schema": "{'type': 'struct'}", "convert": "v"}, "type is 'struct'; there are boolean, int8"),
         ({"schema": "{}", "convert": "v"}, "type is None"),
         ({"schema": "{'type': 'string', 'nmae': 'x'}", "convert": "v"}, "has 'nmae'"),

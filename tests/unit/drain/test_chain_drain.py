@@ -179,7 +179,7 @@ def test_the_batch_can_end_before_the_transaction_of_a_record_that_a_transform_c
     )
     refusals: list[tuple[Any, Any]] = []
     noted, end, _ = drained(monkeypatch, dump, [dump.data], plainly=plainly, refusals=refusals, **chain)
-    assert end.startswith("TransformError: transforms routes to 'p.d/o', which is no topic name that Kafka allows")
+    assert end.startswith("TransformError: transforms routes to 'p.d/o', which is not a topic name that Kafka allows")
     assert 'topic p.d.o, key {"id": 31}, written to topic p.d/o]' in end
     ((before, error),) = refusals
     assert before.pos == boundaries[2] and isinstance(error, TransformError)

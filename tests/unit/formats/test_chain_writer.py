@@ -164,7 +164,7 @@ PLACED = transforms(outbox={**OUTBOX, "table.fields.additional.placement": "id:p
         (EXPANDED, row(1, body="[{}]"), "cannot be converted", "Invalid type for ARRAY"),
         (PLACED, row(3), "partition 3 of a topic that has 1", ""),
         (transforms(outbox=OUTBOX), row(1, at=-2), "timestamp -2, before 1970", ""),
-        (transforms(outbox=OUTBOX), row(1, kind="a b"), "routes to 'out.a b', which is no topic name", ""),
+        (transforms(outbox=OUTBOX), row(1, kind="a b"), "routes to 'out.a b', which is not a topic name", ""),
         (transforms(outbox={**OUTBOX, "route.topic.replacement": "ledger.cap"}), row(1), "is not for events", ""),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -46,7 +46,7 @@ def test_arguments_come_as_values_or_as_a_template_renders_them(
             for value in (0, -1, 100.1, "x", "", None, "nan", True)
         ),
         *(({"examples": value}, "the number of examples") for value in (-1, 101, 1.5, "many", "inf", None)),
-        *(({"repair": value}, "is no way to repair") for value in ("maybe", "dry run", 1)),
+        *(({"repair": value}, "is not a way to repair") for value in ("maybe", "dry run", 1)),
         ({"tables": ["a.(b"]}, "a table entry is invalid"),
     ],
 )

@@ -57,7 +57,7 @@ def test_what_is_no_address_is_refused_without_its_token(url: str) -> None:
     with pytest.raises(ConfigError, match="address of the Spark Connect server cannot be used") as failure:
         ServerAddress.parse(url)
     assert "secret" not in failure.value.message()
-    with pytest.raises(ConfigError, match="session_id is no UUID"):
+    with pytest.raises(ConfigError, match="session_id is not a UUID"):
         _ = ServerAddress.parse("sc://h/;session_id=mine").session
 
 

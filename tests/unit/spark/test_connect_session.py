@@ -101,7 +101,7 @@ def test_the_session_behind_all_that_have_ended_is_found_in_a_few_questions(ende
         ("[INVALID_HANDLE.SESSION_CHANGED] The handle x is invalid.", StateError, "session .* has ended"),
         ("[RESPONSE_ALREADY_RECEIVED] INVALID_HANDLE.OPERATION_NOT_FOUND", StateError, "session .* has ended"),
         ("[OPERATION_CANCELED] Operation has been canceled.", StateError, "has cancelled this job"),
-        ("UNIMPLEMENTED: Received http2 header with status: 404", StateError, "is no Spark Connect server.*use_ssl"),
+        ("UNIMPLEMENTED: Received http2 header with status: 404", StateError, "is not a Spark Connect server.*use_ssl"),
         ("RESOURCE_EXHAUSTED: gRPC message exceeds maximum size 4096: 9000", StateError, "maxInboundMessageSize"),
         ("UNAVAILABLE: errors resolving spark.example:1", StateError, "cannot be reached.*host, port and use_ssl"),
         ("[RETRIES_EXCEEDED] The maximum number of retries", StateError, "cannot be reached"),

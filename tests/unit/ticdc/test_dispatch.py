@@ -103,11 +103,11 @@ def test_the_first_rule_that_fits_counts() -> None:
 @for_each(
     ("text", "why"),
     [
-        ("[", "is no JSON"),
-        ('{"matcher": []}', "no list of objects"),
+        ("[", "is not JSON"),
+        ('{"matcher": []}', "not a list of objects"),
         (rules({"topic": "{schema}{table}"}), "no matcher"),
         (rules({"matcher": ["*.*"]}), "no topic"),
-        (rules({**ALL, "matcher": "*.*"}), "no list of texts"),
+        (rules({**ALL, "matcher": "*.*"}), "not a list of texts"),
         (rules({**ALL, "partition": "rowid"}), "default, table, index-value, columns, ts"),
         (rules({**ALL, "collumns": []}), "member collumns"),
     ],

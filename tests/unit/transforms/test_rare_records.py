@@ -65,7 +65,7 @@ def test_structs_of_an_event_can_be_headers_but_no_fields() -> None:
     texts = {header.name: value_text(header.schema, header.value) for header in out.headers}
     after = '{"id":1,"k":"dflt","b":"AQ=="}'
     assert texts == {"__source": '{"table":"t"}', "__before": "null", "__after": after, "__op": "c", "__t": "t"}
-    for option, told in (("add__fields", "do not match"), ("add__headers", "no struct")):
+    for option, told in (("add__fields", "do not match"), ("add__headers", "not a struct")):
         entries = "source" if option == "add__fields" else "op.x"
         with pytest.raises(TransformFault, match=told):
             made(UNWRAP, **{option: entries}).apply(event(ROW, after=PLAIN))
