@@ -19,6 +19,7 @@ import sqlalchemy
 from confluent_kafka import Producer
 from kit.cases import case
 from kit.chain_rig import CONNECT, DEBEZIUM, transforms
+from kit.doc_blocks import blocks
 from kit.records import payload
 from kit.sql import execute, rows
 from kit.tiers import many
@@ -364,8 +365,9 @@ def test_the_commands_read_and_write_the_topics_of_kafka_connect(
     execute(root, f"INSERT INTO `{database}`.t VALUES (2, 2)")
     pipeline = Pipeline(given)
     settings = pipeline.cfg.kafka_settings()
+    dropped = f"{database}.{database}.dropped"
     topics = {offsets: TopicSpec(3, 1), history: TopicSpec(1, 1), f"{database}.signals": TopicSpec(1, 1)}
-    ensure_topics(make_admin(settings), topics)
+    ensure_topics(make_admin(settings), topics | {dropped: TopicSpec(1, 1)})
     producer, key = Producer({"bootstrap.servers": given["kafka.bootstrap.servers"]}), offset_key("shop", database)
     value = {"file": file, "pos": pos, "gtids": gtids, "ts_sec": 1, "server_id": 1}
     producer.produce(offsets, json.dumps(value | {"pos": 4}).encode(), key, 1)
@@ -373,6 +375,8 @@ def test_the_commands_read_and_write_the_topics_of_kafka_connect(
     producer.produce(offsets, b"{}", offset_key("other", "other"), 0)
     for text in ("read by the connector", "not read"):
         producer.produce(f"{database}.signals", json.dumps({"type": "log", "data": {"message": text}}), database)
+    for _ in range(2):
+        producer.produce(dropped, b"{}", b"{}", 0)
     record = {"source": {"server": database}, "position": value, "databaseName": database, "ddl": CREATE[0]}
     producer.produce(history, json.dumps(record | {"tableChanges": []}).encode(), None, 0)
     assert producer.flush(30) == 0
@@ -388,9 +392,11 @@ def test_the_commands_read_and_write_the_topics_of_kafka_connect(
     write_signals_read(pipeline.cfg, 1)
     planned = run("import-debezium", "--dry-run")
     assert "signal" not in str(planned["notes"])
+    (printed,) = blocks("docs/from-debezium.md", "json")
+    assert planned.keys() == json.loads(printed.text).keys()
     assert (planned["stored"], planned["offset"], planned["left_out"]) == (False, f"{file}:{pos}", "nothing")
     assert planned["set"] == {"schema.history.internal.kafka.topic": f"{history}.mysql-cdc"}
-    assert pipeline.topics().keys() <= {*topics}, "nothing is written"
+    assert pipeline.topics().keys() <= {*topics, dropped}, "nothing is written"
     assert run("import-debezium", "--confirm", database)["stored"]
     # A connector that is started again before the first drain would write what this one writes.
     topic = f"{database}.{database}.t"
@@ -398,7 +404,7 @@ def test_the_commands_read_and_write_the_topics_of_kafka_connect(
     moved = {"op": "c", "source": {"file": file, "pos": pos, "row": 0, "gtid": gtids}}
     producer.produce(topic, json.dumps(moved).encode(), b"{}", 0)
     assert producer.flush(30) == 0
-    with pytest.raises(StateError, match=r"after it was taken over from a connector.*1 record.*import-debezium again"):
+    with pytest.raises(StateError, match=r"taken over from a connector.*t, 1 record.*import-debezium again"):
         Pipeline(given | planned["set"], store=SqlOffsetStore(sqlalchemy.create_engine(url), database)).drain()
     assert run("import-debezium", "--confirm", database)["stored"]
     store = SqlOffsetStore(sqlalchemy.create_engine(url), database)
@@ -420,11 +426,13 @@ def test_the_commands_read_and_write_the_topics_of_kafka_connect(
     described = [json.loads(r.value or b"") for r in own.read(history)][1:]
     assert f'"{database}"."t"' in {change["id"] for d in described for change in d["tableChanges"]}
     assert {d["position"]["pos"] for d in described} == {written["pos"]}
-    # What the connector writes from here on, a drain without another import would write once more.
+    # What the connector writes from here on, a drain without another import would write once more; the topic that is
+    # deleted had more records than come now.
+    make_admin(settings).delete_topics([dropped])[dropped].result(30)
     execute(root, f"INSERT INTO `{database}`.t VALUES (3, 3)")
     producer.produce(topic, json.dumps(moved).encode(), b"{}", 0)
     assert producer.flush(30) == 0
-    with pytest.raises(StateError, match=r"given back to a connector.*1 record.*run mysql-cdc import-debezium again"):
+    with pytest.raises(StateError, match=r"given back to a connector.*t, 1 record.*import-debezium again"):
         Pipeline(given | planned["set"], store=store).drain()
     assert main(["export-debezium", *again, "--confirm", database]) == 1, "the connector would begin before them"
     assert "after it was given back to a connector" in capsys.readouterr().err

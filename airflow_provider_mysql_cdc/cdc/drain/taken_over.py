@@ -76,7 +76,7 @@ class TakenOver:
         reached: Records of tables before this place are in the topics.
         ends: The same for single partitions, by topic and partition: the place behind the last record.
         boundary_partitions: Partitions of the transaction topic, among which a connector spreads its records by key.
-        written: Sum of the ends of all topics of the stream, in Kafka's offsets.
+        written: Sum of the ends of each topic of the stream, in Kafka's offsets.
     """
 
     start: BinlogOffset
@@ -84,7 +84,7 @@ class TakenOver:
     reached: RecordPlace
     ends: Mapping[str, Mapping[int, RecordPlace]] = field(default_factory=dict)
     boundary_partitions: int = 1
-    written: int = 0
+    written: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -94,7 +94,7 @@ class TakenOver:
             "reached": self.reached.to_json(),
             "ends": {t: {str(p): place.to_json() for p, place in of.items()} for t, of in self.ends.items()},
             "boundary_partitions": self.boundary_partitions,
-            "written": self.written,
+            "written": dict(self.written),
         }
 
     @classmethod
@@ -112,7 +112,8 @@ class TakenOver:
         }
         start, until = (BinlogOffset.from_json(record.object(name)) for name in ("start", "until"))
         reached = RecordPlace.from_members(record, "reached")
-        return cls(start, until, reached, ends, record.integer("boundary_partitions"), record.integer("written"))
+        written = record.each_member("written", Members.integer)
+        return cls(start, until, reached, ends, record.integer("boundary_partitions"), written)
 
     def is_passed(self, position: WriterPosition) -> bool:
         """Return whether nothing of the transactions from here on is in the topics.

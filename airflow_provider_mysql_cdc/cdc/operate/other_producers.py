@@ -10,7 +10,7 @@ from airflow_provider_mysql_cdc.cdc.drain.taken_over import taken_over
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.model.stored_record import as_members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts, end_offsets_of_topics
 
@@ -32,8 +32,8 @@ def table_ends(cfg: ConnectorConfig) -> dict[str, dict[int, int]]:
     return {topic: {p: end for p, (_, end) in of.items()} for topic, of in ends.items()}
 
 
-def count_written(cfg: ConnectorConfig) -> int:
-    """Return the sum of these ends, which grows with each record.
+def count_written(cfg: ConnectorConfig) -> dict[str, int]:
+    """Return the sum of these ends for each topic, which grows with each record.
 
     Args:
         cfg: The connector's configuration.
@@ -41,7 +41,7 @@ def count_written(cfg: ConnectorConfig) -> int:
     Raises:
         SinkError: Kafka cannot be reached.
     """
-    return sum(sum(of.values()) for of in table_ends(cfg).values())
+    return {topic: sum(of.values()) for topic, of in table_ends(cfg).items()}
 
 
 def given_back_record(cfg: ConnectorConfig, plan: int) -> SideRecord:
@@ -76,11 +76,14 @@ def require_only_own_records(cfg: ConnectorConfig, ledger: LedgerState | None) -
     if given := ledger.other_records.get(GIVEN_BACK_KEY):
         record = as_members(given)
         if record.integer("plan") == ledger.plan.epoch:
-            what, written = "given back to a connector", record.integer("written")
-    if written is not None and (count := count_written(cfg) - written) > 0:
+            what, written = "given back to a connector", record.each_member("written", Members.integer)
+    if written is None:
+        return
+    # For each topic by itself: one that was deleted meanwhile hides nothing of another.
+    if more := [f"{t}, {n} record(s)" for t, end in count_written(cfg).items() if (n := end - written.get(t, 0)) > 0]:
         raise StateError(
             f"records were written into the stream's topics after it was {what}",
-            where=f"topics {cfg.topic_prefix}.*, {count} record(s)",
+            where="topics " + "; ".join(more[:5]) + ("" if len(more) <= 5 else f"; and {len(more) - 5} more"),
             why="the connector has worked since, or another program writes into them: the stream's offset is before "
             "them, so from there the same changes would be written once more",
             remedy="stop the connector, run mysql-cdc import-debezium again, then this",

@@ -30,6 +30,7 @@ TAKEN = TakenOver(
         "ddl": {0: RecordPlace(9, 200, 0, 1, 2)},
         "tx": {0: RecordPlace(9, 100, TRANSACTION_END, 0, 1)},
     },
+    written={"t": 7, "tx": 2},
 )
 
 
