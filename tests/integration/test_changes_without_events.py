@@ -36,6 +36,7 @@ STATEMENTS = (
     "RENAME TABLE `{db}`.looks TO `{db}`.looked",
     "ALTER TABLE `{db}`.plain ADD w INT",
     "INSERT INTO `{db}`.plain VALUES (1, 1, 1)",
+    "ALTER TABLE `{db}`.plain DROP COLUMN w, ADD w INT DEFAULT 5",
 )
 
 
@@ -81,17 +82,18 @@ def test_each_statement_is_logged_counted_and_published(pipeline: Pipeline, root
     outcome = pipeline.drain()
     assert outcome is not None and outcome.complete and outcome.tally is not None
     lines = warnings(pipeline)
-    assert len(lines) == 4
+    assert len(lines) == 5
     parts = (
         ("parts", "EXCHANGE PARTITION", f"Statement: ALTER TABLE `{database}`.parts EXCHANGE PARTITION p WITH TABLE"),
         ("parts", "rows of partitions", f"Statement: ALTER TABLE `{database}`.parts TRUNCATE PARTITION q"),
         ("moved", f"it was renamed to {database}.hidden_moved", f"Statement: RENAME TABLE `{database}`.moved TO"),
         ("moved", f"it was {database}.hidden_moved before", f"Statement: RENAME TABLE `{database}`.hidden_moved TO"),
+        ("plain", "w is another column than the one that had this name", f"Statement: ALTER TABLE `{database}`.plain"),
     )
     for line, (table, what, statement) in zip(lines, parts, strict=True):
         assert line.startswith(f"WARNING: rows of {database}.{table} were changed without row events by a statement")
         assert what in line and statement in line and "signal execute-snapshot" in line
-    expected = {f"{database}.parts": 2, f"{database}.moved": 2}
+    expected = {f"{database}.parts": 2, f"{database}.moved": 2, f"{database}.plain": 1}
     assert unlogged(outcome.counts) == unlogged(outcome.tally.counts) == expected
     notes = [note["additional_data"] for note in notifications(pipeline)]
     assert [note["data_collections"] for note in notes] == [f"{database}.{table}" for table, _, _ in parts]
@@ -112,7 +114,7 @@ def test_tables_are_read_again_if_they_have_rows_without_events(pipeline: Pipeli
         assert keyed(pipeline, "parts") == [("r", 1), ("r", 11), ("r", 2)]
         assert keyed(pipeline, "moved") == [("r", 7)]
         pipeline.drain()
-    assert len(warnings(pipeline)) == 5
+    assert len(warnings(pipeline)) == 6
 
 
 def test_a_retry_counts_and_publishes_each_statement_once(

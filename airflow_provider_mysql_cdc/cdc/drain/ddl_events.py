@@ -36,6 +36,7 @@ from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import change_format
 from airflow_provider_mysql_cdc.cdc.schema.statement_size import LargeStatement, name_statement, refused_topic
 from airflow_provider_mysql_cdc.cdc.schema.table_changes import SignalTableChange
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import UTF8MB4_COLLATION
+from airflow_provider_mysql_cdc.cdc.snapshot.altered_values import altered_values
 from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import statement_effects
 from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import (
     UnloggedChange,
@@ -237,7 +238,7 @@ class DdlEventHandler:
             applied: What it did.
             query: The statement.
         """
-        cfg = self._cfg
+        cfg, context = self._cfg, self.context(query)
 
         def known(table: TableId) -> bool:
             return previous_state.has_table(table) or not cfg.needs_schema(table)
@@ -245,7 +246,8 @@ class DdlEventHandler:
         truncates = Operation.TRUNCATE not in cfg[F.SKIPPED_OPERATIONS]
         removed = removed_tables(applied, previous_state, cfg.captures, publishes_truncates=truncates)
         try:
-            return removed + unlogged_changes(query.sql, self.context(query), cfg.captures, known, cfg.includes_column)
+            moved = unlogged_changes(query.sql, context, cfg.captures, known, cfg.includes_column)
+            return removed + moved + altered_values(cfg, applied, previous_state, query.sql, context)
         except DdlParseError:  # skipped, as the configuration says
             return removed
 

@@ -176,15 +176,32 @@ def column_renames(sql: str, context: DdlContext, table: TableId) -> tuple[tuple
     Raises:
         DdlParseError: The statement is DDL and cannot be parsed.
     """
-    renames: list[tuple[str, str]] = []
+    return tuple(pair for a in _actions_on(sql, context, table) if (pair := _rename(a)) is not None)
+
+
+def column_origins(sql: str, context: DdlContext, table: TableId) -> dict[str, str | None]:
+    """Return the former names of the columns that a statement defines or renames, None for one that it adds.
+
+    They are by their new names in lower case (``folded_name``). Arguments and errors as for ``column_renames``.
+    """
+    origins: dict[str, str | None] = {}
+    for action in _actions_on(sql, context, table):
+        if isinstance(action, AddColumn):
+            origins[folded_name(action.spec.name)] = None
+        elif (pair := _rename(action)) is not None:
+            origins[folded_name(pair[0])] = pair[1]
+    return origins
+
+
+def _actions_on(sql: str, context: DdlContext, table: TableId) -> list[AlterAction]:
+    actions: list[AlterAction] = []
     for part in split_statements(sql, context.sql_mode):
         statement = parse_statement(sql, part[1], context.sql_mode)
         if isinstance(statement, UseDatabase):
             context = replace(context, default_db=statement.name)
-        elif isinstance(statement, AlterTable):
-            names = {full_name(n, context) for n in _names_of(statement)}
-            renames += [pair for a in statement.actions if (pair := _rename(a)) is not None and table in names]
-    return tuple(renames)
+        elif isinstance(statement, AlterTable) and table in {full_name(n, context) for n in _names_of(statement)}:
+            actions += statement.actions
+    return actions
 
 
 def _names_of(statement: AlterTable) -> list[NameParts]:
