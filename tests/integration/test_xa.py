@@ -165,7 +165,7 @@ def test_prepared_in_a_binlog_that_is_gone_stops_by_name(
     assert stored is not None and stored.committed is not None
     # The server's binlog is shared by all tests; only its list of files can be made to look purged.
     monkeypatch.setattr(xa_module, "binary_logs", lambda conn: [(stored.committed.file, 4)])
-    monkeypatch.setattr(xa_module, "_read_events", lambda *_: iter(()))
+    monkeypatch.setattr(xa_module, "BinlogScan", lambda *_, **__: iter(()))
     with pytest.raises(BinlogPurgedError, match="mysql_cdc_reset_offset") as caught:
         pipeline.drain()
     assert not caught.value.can_retry and "XA COMMIT" in caught.value.where

@@ -7,13 +7,12 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings
-from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, UNREGISTERED_SERVER_ID
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, current_offset
-from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
+from airflow_provider_mysql_cdc.cdc.binlog.scan import BinlogScan
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
-from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
 from airflow_provider_mysql_cdc.cdc.model.gtid import gtid_source
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
@@ -40,18 +39,18 @@ def read_logged_tables(
     until, found, remaining = current_offset(conn), set[TableId](), SEARCHED_MB << 20
     for name, size in reversed(binary_logs(conn)):
         start, counts = until.with_position(name, FILE_START), source_uuid is None
-        with open_stream(settings, start, server_id=UNREGISTERED_SERVER_ID) as stream:
-            for event in stream.events(until, unused=no_rows):
-                if source_uuid is not None and event.type in c.GTID_EVENTS:
-                    counts = gtid_source(parse_gtid(event).gtid or "").lower() == source_uuid.lower()
-                elif counts and event.type == c.TABLE_MAP_EVENT and (table := _table_of(event)) not in found:
-                    found.add(table)
-                    if is_enough(table):
-                        return
-                if event.end_pos > remaining:
+        scan = BinlogScan(settings, start, until)
+        for event in scan:
+            if source_uuid is not None and event.type in c.GTID_EVENTS:
+                counts = gtid_source(parse_gtid(event).gtid or "").lower() == source_uuid.lower()
+            elif counts and event.type == c.TABLE_MAP_EVENT and (table := _table_of(event)) not in found:
+                found.add(table)
+                if is_enough(table):
                     return
-            if stream.begun_by_start:
+            if event.end_pos > remaining:
                 return
+        if scan.stream.begun_by_start:
+            return
         until, remaining = start, remaining - size
 
 

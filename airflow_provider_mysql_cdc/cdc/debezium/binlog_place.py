@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, UNREGISTERED_SERVER_ID
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid, parse_query
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_available, end_of_binlog
-from airflow_provider_mysql_cdc.cdc.binlog.stream import BinlogStream, open_stream
-from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
+from airflow_provider_mysql_cdc.cdc.binlog.scan import BinlogScan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import DebeziumOffset
 from airflow_provider_mysql_cdc.cdc.debezium.topic_ends import LastRecord
@@ -79,18 +78,10 @@ class _LoggedTransaction:
         self.passed += self.begin >= 0
 
 
-def transactions(
-    stream: BinlogStream, end: BinlogOffset, start: BinlogOffset
-) -> Iterator[tuple[_LoggedTransaction, Event]]:
-    """Yield the events of a part of the binlog, each with its transaction; what ends a file has one of its own.
-
-    Args:
-        stream: The stream.
-        end: Where it ends.
-        start: Where it begins.
-    """
-    current, skipped = _LoggedTransaction(start.file, start.pos), 0
-    for event in stream.events(end, unused=no_rows):
+def transactions(scan: BinlogScan) -> Iterator[tuple[_LoggedTransaction, Event]]:
+    """Yield the events of a part of the binlog, each with its transaction; what ends a file has one of its own."""
+    current, skipped = _LoggedTransaction(scan.start.file, scan.start.pos), 0
+    for event in scan:
         if event.type in c.GTID_EVENTS:
             current = _LoggedTransaction(event.file, event.start_pos, parse_gtid(event).gtid)
         elif event.type in (c.ROTATE_EVENT, c.STOP_EVENT):
@@ -98,9 +89,9 @@ def transactions(
         else:
             if event.file != current.file:
                 current = _LoggedTransaction(event.file, FILE_START)
-            current.passed += (stream.skipped - skipped) * (current.begin >= 0)
+            current.passed += (scan.stream.skipped - skipped) * (current.begin >= 0)
             current.add(event)
-        skipped = stream.skipped
+        skipped = scan.stream.skipped
         yield current, event
 
 
@@ -167,21 +158,21 @@ def _boundary_in_file(cfg: ConnectorConfig, conn: Any, offset: DebeziumOffset, e
     start = end.with_position(offset.file, FILE_START)
     executed, current, before = GtidTracker(""), _LoggedTransaction(start.file, start.pos), None
     is_place, rows = offset.pos == FILE_START, 0
-    with open_stream(cfg.connection_settings(), start, server_id=UNREGISTERED_SERVER_ID) as stream:
-        for transaction, event in transactions(stream, end, start):
-            if transaction is not current:
-                if (transaction.file, transaction.pos > offset.pos) != (offset.file, False):
-                    break
-                if current.gtid is not None:
-                    executed.add(current.gtid)
-                before, current, rows = current, transaction, 0
-            is_place = is_place or offset.pos in (event.start_pos, event.end_pos)
-            rows += event.type in c.ROW_EVENT_KINDS and event.start_pos < offset.pos
-        else:
-            if stream.reached == (offset.file, offset.pos) and current.pos < offset.pos:
-                if current.gtid is not None:
-                    executed.add(current.gtid)
-                before, current, rows, is_place = current, _LoggedTransaction(*stream.reached), 0, True
+    scan = BinlogScan(cfg.connection_settings(), start, end)
+    for transaction, event in transactions(scan):
+        if transaction is not current:
+            if (transaction.file, transaction.pos > offset.pos) != (offset.file, False):
+                break
+            if current.gtid is not None:
+                executed.add(current.gtid)
+            before, current, rows = current, transaction, 0
+        is_place = is_place or offset.pos in (event.start_pos, event.end_pos)
+        rows += event.type in c.ROW_EVENT_KINDS and event.start_pos < offset.pos
+    else:
+        if scan.stream.reached == (offset.file, offset.pos) and current.pos < offset.pos:
+            if current.gtid is not None:
+                executed.add(current.gtid)
+            before, current, rows, is_place = current, _LoggedTransaction(*scan.stream.reached), 0, True
     if rows and current.is_xa:
         raise _xa_error(str(offset))
     if not is_place or rows or (offset.event and current.begin != offset.pos):
@@ -238,23 +229,23 @@ def find_written(
     end = end_of_binlog(conn, cfg.connection_settings())
     executed = None if begin.gtids is None else GtidTracker(begin.gtids)
     current, until = None, begin
-    with open_stream(cfg.connection_settings(), begin, server_id=UNREGISTERED_SERVER_ID) as stream:
-        for transaction, event in transactions(stream, end, begin):
-            if current is not None and transaction is not current:
-                if executed is not None and current.gtid is not None:
-                    executed.add(current.gtid)
-                search.end_transaction(current)
-                until = begin.with_position(transaction.file, transaction.pos)
-                if not search.open:
-                    break
-            current = transaction
-            search.add(transaction, event)
-        else:
-            if current is not None:
-                if executed is not None and current.gtid is not None:
-                    executed.add(current.gtid)
-                search.end_transaction(current)
-            until = begin.with_position(*stream.reached)
+    scan = BinlogScan(cfg.connection_settings(), begin, end)
+    for transaction, event in transactions(scan):
+        if current is not None and transaction is not current:
+            if executed is not None and current.gtid is not None:
+                executed.add(current.gtid)
+            search.end_transaction(current)
+            until = begin.with_position(transaction.file, transaction.pos)
+            if not search.open:
+                break
+        current = transaction
+        search.add(transaction, event)
+    else:
+        if current is not None:
+            if executed is not None and current.gtid is not None:
+                executed.add(current.gtid)
+            search.end_transaction(current)
+        until = begin.with_position(*scan.stream.reached)
     search.require_all_found()
     until = replace(until, gtids=None if executed is None else executed.text())
     return TakenOver(begin, until, search.reached, search.ends)

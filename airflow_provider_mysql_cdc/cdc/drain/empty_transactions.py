@@ -17,13 +17,12 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server
-from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, UNREGISTERED_SERVER_ID
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid, parse_query
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, current_offset
-from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
+from airflow_provider_mysql_cdc.cdc.binlog.scan import BinlogScan
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
-from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify_ddl, in_any_case
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
@@ -137,13 +136,12 @@ def _changes(cfg: ConnectorConfig, conn: Any, wanted: GtidSet) -> Iterator[tuple
         if file != names[-1]:
             until = until.with_position(names[names.index(file) + 1], FILE_START)
         start, gtid = until.with_position(file, FILE_START), None
-        with open_stream(cfg.connection_settings(), start, server_id=UNREGISTERED_SERVER_ID) as stream:
-            for event in stream.events(until, unused=no_rows):
-                if event.type in c.GTID_EVENTS:
-                    gtid = parse_gtid(event).gtid
-                    gtid = gtid if gtid is not None and wanted.contains(gtid) else None
-                elif gtid is not None and (change := change_of_captured(cfg, event)):
-                    yield gtid, change
+        for event in BinlogScan(cfg.connection_settings(), start, until):
+            if event.type in c.GTID_EVENTS:
+                gtid = parse_gtid(event).gtid
+                gtid = gtid if gtid is not None and wanted.contains(gtid) else None
+            elif gtid is not None and (change := change_of_captured(cfg, event)):
+                yield gtid, change
         names, until, wanted = names[: names.index(file)], start, wanted.subtract(wanted.subtract(before))
 
 

@@ -22,15 +22,14 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, fetch_all
-from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, UNREGISTERED_SERVER_ID
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
 from airflow_provider_mysql_cdc.cdc.binlog.logged_tables import SEARCHED_MB
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, current_offset
 from airflow_provider_mysql_cdc.cdc.binlog.replica_status import replica_status
-from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
-from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
+from airflow_provider_mysql_cdc.cdc.binlog.scan import BinlogScan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.empty_transactions import (
@@ -287,11 +286,8 @@ def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet, f
         LocalGtids.read(conn), former_server, lambda event: change_of_captured(cfg, event) is not None
     )
     _take_earlier(cfg, skipped, files[: names.index(file)], end.with_position(file, FILE_START))
-    stream = open_stream(
-        cfg.connection_settings(), end.with_position(file, FILE_START), server_id=UNREGISTERED_SERVER_ID
-    )
     try:
-        for event in stream.events(end, unused=no_rows):
+        for event in BinlogScan(cfg.connection_settings(), end.with_position(file, FILE_START), end):
             skipped.take(event)
             if lacked is not None and change_of_captured(cfg, event):
                 changed.add(lacked)
@@ -313,8 +309,6 @@ def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet, f
         if "anonymous" not in error.why:  # with gtid_mode=ON the server does not send them
             raise
         anonymous = error.where
-    finally:
-        stream.close()
     place = end if search.place is None else end.with_position(*search.place)
     if search.boundary is not None:
         boundary = end.with_position(*search.boundary)
@@ -334,13 +328,12 @@ def _take_earlier(
     if not count:
         return
     start = until.with_position(files[-count][0], FILE_START)
-    with open_stream(cfg.connection_settings(), start, server_id=UNREGISTERED_SERVER_ID) as stream:
-        try:
-            for event in stream.events(until, unused=no_rows):
-                skipped.take(event)
-        except SourceSettingError as error:
-            if "anonymous" not in error.why:  # of a time with another gtid_mode, which is over
-                raise
+    try:
+        for event in BinlogScan(cfg.connection_settings(), start, until):
+            skipped.take(event)
+    except SourceSettingError as error:
+        if "anonymous" not in error.why:  # of a time with another gtid_mode, which is over
+            raise
 
 
 def _require_no_statements(conn: Any, offset: BinlogOffset, stored: GtidSet, found: _Search) -> None:

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, UNREGISTERED_SERVER_ID
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, current_offset
-from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
-from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
+from airflow_provider_mysql_cdc.cdc.binlog.scan import BinlogScan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.requested_position import last_file
 
@@ -65,11 +64,7 @@ def _commit_time(cfg: ConnectorConfig, conn: Any, gtid: str) -> int:
     end, after = current_offset(conn), files.index(found[0]) + 1
     start = end.with_position(found[0], FILE_START)
     until = end if after == len(files) else end.with_position(files[after], FILE_START)
-    stream = open_stream(cfg.connection_settings(), start, server_id=UNREGISTERED_SERVER_ID)
-    try:
-        for event in stream.events(until, unused=no_rows):
-            if event.type in c.GTID_EVENTS and (parsed := parse_gtid(event)).gtid == gtid:
-                return parsed.commit_us
-    finally:
-        stream.close()
+    for event in BinlogScan(cfg.connection_settings(), start, until):
+        if event.type in c.GTID_EVENTS and (parsed := parse_gtid(event)).gtid == gtid:
+            return parsed.commit_us
     return 0

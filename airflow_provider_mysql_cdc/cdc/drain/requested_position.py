@@ -8,11 +8,10 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_all, fetch_dicts
-from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, UNREGISTERED_SERVER_ID
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_available, gtids_on
-from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
-from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
+from airflow_provider_mysql_cdc.cdc.binlog.scan import BinlogScan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.gtid_search import GtidSearch
 from airflow_provider_mysql_cdc.cdc.drain.refused_server import reset_remedy
@@ -73,14 +72,9 @@ def with_executed_gtids(conn: Any, settings: ConnectionSettings, offset: BinlogO
         return offset
     executed = GtidTracker(str(previous_gtids_of(conn, offset.file).union(purged_gtids(conn))))
     if offset.pos > FILE_START:
-        file_start = offset.with_position(offset.file, FILE_START)
-        stream = open_stream(settings, file_start, server_id=UNREGISTERED_SERVER_ID)
-        try:
-            for event in stream.events(offset, unused=no_rows):
-                if event.type in c.GTID_EVENTS and (gtid := parse_gtid(event).gtid) is not None:
-                    executed.add(gtid)
-        finally:
-            stream.close()
+        for event in BinlogScan(settings, offset.with_position(offset.file, FILE_START), offset):
+            if event.type in c.GTID_EVENTS and (gtid := parse_gtid(event).gtid) is not None:
+                executed.add(gtid)
     return replace(offset, gtids=executed.text())
 
 
@@ -241,12 +235,8 @@ def previous_gtids_of(conn: Any, file: str) -> GtidSet:
 
 def _search_position(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset, search: GtidSearch) -> BinlogOffset:
     """Return the position that a search finds in a part of the binlog: its place, or the end."""
-    stream = open_stream(cfg.connection_settings(), start, server_id=UNREGISTERED_SERVER_ID)
-    try:
-        for event in stream.events(end, unused=no_rows):
-            gtid = parse_gtid(event).gtid if event.type in c.GTID_EVENTS else None
-            if gtid is not None and search.add(gtid, (event.file, event.start_pos), None):
-                break
-    finally:
-        stream.close()
+    for event in BinlogScan(cfg.connection_settings(), start, end):
+        gtid = parse_gtid(event).gtid if event.type in c.GTID_EVENTS else None
+        if gtid is not None and search.add(gtid, (event.file, event.start_pos), None):
+            break
     return end if search.place is None else end.with_position(*search.place)

@@ -9,15 +9,17 @@ keeps its metadata locks, so the tables still have the structure that the rows w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
-from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, UNREGISTERED_SERVER_ID
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs
 from airflow_provider_mysql_cdc.cdc.binlog.purged_files import ServerState
-from airflow_provider_mysql_cdc.cdc.binlog.stream import Event, open_stream
+from airflow_provider_mysql_cdc.cdc.binlog.scan import BinlogScan
+from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import READ_AGAIN, BinlogPurgedError, UnsupportedEventError
@@ -111,8 +113,8 @@ class XaTransactions:
 
 def read_rows(
     cfg: ConnectorConfig, xa: PreparedXa, server_uuid: str | None, on_wait: Callable[[], None] | None = None
-) -> Iterator[Event]:
-    """Yield the events of a prepared transaction again.
+) -> Iterable[Event]:
+    """Return the events of a prepared transaction, to be read again.
 
     Args:
         cfg: The connector's configuration.
@@ -124,24 +126,12 @@ def read_rows(
         BinlogPurgedError: The binlog no longer contains it.
         ServerChangedError: Another server answers.
     """
-    start = BinlogOffset(xa.file, xa.start, server_uuid=server_uuid)
-    return _read_events(cfg, start, BinlogOffset(xa.file, xa.end), on_wait)
+    start, end = BinlogOffset(xa.file, xa.start, server_uuid=server_uuid), BinlogOffset(xa.file, xa.end)
+    return BinlogScan(cfg.connection_settings(), start, end, reads_rows=True, **_waits(cfg, on_wait))
 
 
-def _read_events(
-    cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset, on_wait: Callable[[], None] | None
-) -> Iterator[Event]:
-    stream = open_stream(
-        cfg.connection_settings(),
-        start,
-        server_id=UNREGISTERED_SERVER_ID,
-        silence_timeout_s=cfg[F.SOURCE_SILENCE_TIMEOUT_MS] / 1000,
-        on_wait=on_wait,
-    )
-    try:
-        yield from stream.events(end)
-    finally:
-        stream.close()
+def _waits(cfg: ConnectorConfig, on_wait: Callable[[], None] | None) -> dict[str, Any]:
+    return {"silence_timeout_s": cfg[F.SOURCE_SILENCE_TIMEOUT_MS] / 1000, "on_wait": on_wait}
 
 
 def find_prepared(
@@ -174,7 +164,7 @@ def find_prepared(
     log(f"XA transaction {xid} was prepared before this stream began; searching the binlog from {first} on")
     transactions, complete = XaTransactions(), False
     boundary = BinlogOffset(first, FILE_START, server_uuid=before.server_uuid)
-    for event in _read_events(cfg, boundary, before, on_wait):
+    for event in BinlogScan(cfg.connection_settings(), boundary, before, **_waits(cfg, on_wait)):
         if event.type == c.PREVIOUS_GTIDS_LOG_EVENT and event.file == first:
             # The tables of a copied server have transactions that its binlog never had: they count as purged. After a
             # RESET the first file has that number again, and a transaction may have been prepared before it.

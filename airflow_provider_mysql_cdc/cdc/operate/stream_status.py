@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cmp_to_key
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
-from airflow_provider_mysql_cdc.cdc.binlog.dump import UNREGISTERED_SERVER_ID
 from airflow_provider_mysql_cdc.cdc.binlog.position import (
     binary_logs,
     bytes_between,
     check_available,
     current_offset,
 )
-from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
+from airflow_provider_mysql_cdc.cdc.binlog.scan import BinlogScan
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PROGRESS_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -221,8 +219,7 @@ def _measure_lag(cfg: ConnectorConfig, conn: Any, ledger: LedgerState) -> Stream
         end = current_offset(conn)
         if compare_offsets(end, start) <= 0:
             return StreamLag(0, 0, position=position)
-        with contextlib.closing(open_stream(settings, start, server_id=UNREGISTERED_SERVER_ID)) as stream:
-            change = find_first_change(stream.events(end), cfg.captures, cfg.writes_rows_of)
+        change = find_first_change(BinlogScan(settings, start, end), cfg.captures, cfg.writes_rows_of)
         files = binary_logs(conn)
         server_ms = int(fetch_all(conn, "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS UNSIGNED)")[0][0])
     except CdcError as error:

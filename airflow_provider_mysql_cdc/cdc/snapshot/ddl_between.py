@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_query
-from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
-from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
+from airflow_provider_mysql_cdc.cdc.binlog.scan import BinlogScan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
@@ -50,15 +49,11 @@ def statements_between(
     """
     if compare_offsets(end, start) <= 0:
         return
-    stream = open_stream(cfg.connection_settings(), start, server_id=server_id)
-    try:
-        for event in stream.events(end, unused=no_rows):
-            if event.type == c.QUERY_EVENT:
-                query = parse_query(event)
-                context = DdlContext.from_query(query, lower_case_table_names=lower_case_table_names)
-                yield LoggedStatement(query.sql, context, f"{event.file}:{event.start_pos}")
-    finally:
-        stream.close()
+    for event in BinlogScan(cfg.connection_settings(), start, end, server_id):
+        if event.type == c.QUERY_EVENT:
+            query = parse_query(event)
+            context = DdlContext.from_query(query, lower_case_table_names=lower_case_table_names)
+            yield LoggedStatement(query.sql, context, f"{event.file}:{event.start_pos}")
 
 
 def tables_created_since(

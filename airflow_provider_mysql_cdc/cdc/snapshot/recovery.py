@@ -11,10 +11,8 @@ import time
 from confluent_kafka import KafkaError, KafkaException
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.dump import UNREGISTERED_SERVER_ID
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_query
-from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
-from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
+from airflow_provider_mysql_cdc.cdc.binlog.scan import BinlogScan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl, in_any_case
@@ -87,32 +85,28 @@ def require_no_ddl(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset)
     Raises:
         SchemaError: A structure changed; the error names the statement and its position.
     """
-    stream = open_stream(cfg.connection_settings(), start, server_id=UNREGISTERED_SERVER_ID)
-    try:
-        for event in stream.events(end, unused=no_rows):
-            if event.type != c.QUERY_EVENT:
-                continue
-            query = parse_query(event)
-            context = DdlContext.from_query(query)
-            classified = classify_ddl(query.sql, context, in_any_case(cfg.captures))
-            # The character set of a database only matters to tables created later, which are found themselves. TRUNCATE
-            # does not change the structure.
-            keywords = set(classified.leading_words.split()[:2])
-            if (
-                classified.relevant
-                and not {"DATABASE", "SCHEMA", "TRUNCATE"} & keywords
-                and (context.atomic or not _is_create_if_not_exists(query.sql, context.sql_mode))
-            ):
-                raise SchemaError(
-                    "the schema history cannot be rebuilt: the structure of a captured table changed since the "
-                    "stored offset",
-                    where=f"{event.file}:{event.start_pos}: {query.sql[:300]}",
-                    why="the server only has the structure after this statement, not the one at the stored offset",
-                    remedy="take a new snapshot: mysql_cdc_reset_offset with current (changes that are not drained are "
-                    "skipped), then mysql_cdc_snapshot with again=true and snapshot.mode=initial",
-                )
-    finally:
-        stream.close()
+    for event in BinlogScan(cfg.connection_settings(), start, end):
+        if event.type != c.QUERY_EVENT:
+            continue
+        query = parse_query(event)
+        context = DdlContext.from_query(query)
+        classified = classify_ddl(query.sql, context, in_any_case(cfg.captures))
+        # The character set of a database only matters to tables created later, which are found themselves. TRUNCATE
+        # does not change the structure.
+        keywords = set(classified.leading_words.split()[:2])
+        if (
+            classified.relevant
+            and not {"DATABASE", "SCHEMA", "TRUNCATE"} & keywords
+            and (context.atomic or not _is_create_if_not_exists(query.sql, context.sql_mode))
+        ):
+            raise SchemaError(
+                "the schema history cannot be rebuilt: the structure of a captured table changed since the "
+                "stored offset",
+                where=f"{event.file}:{event.start_pos}: {query.sql[:300]}",
+                why="the server only has the structure after this statement, not the one at the stored offset",
+                remedy="take a new snapshot: mysql_cdc_reset_offset with current (changes that are not drained are "
+                "skipped), then mysql_cdc_snapshot with again=true and snapshot.mode=initial",
+            )
 
 
 def _is_create_if_not_exists(sql: str, sql_mode: int) -> bool:

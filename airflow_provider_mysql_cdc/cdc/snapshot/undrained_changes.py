@@ -11,9 +11,8 @@ from collections.abc import Callable
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_query
-from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
+from airflow_provider_mysql_cdc.cdc.binlog.scan import BinlogScan
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
-from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify_ddl, in_any_case
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
@@ -66,27 +65,23 @@ def _first_change(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) 
     if compare_offsets(end, start) <= 0:
         return None
     is_streamed = stream_filter(cfg)
-    stream = open_stream(cfg.connection_settings(), start, server_id=cfg.server_id(0))
-    try:
-        for event in stream.events(end, unused=no_rows):
-            if event.type == c.TABLE_MAP_EVENT:
-                table_map = parse_table_map(event)
-                table = TableId(table_map.db, table_map.table)
-                if is_streamed(table):
-                    return f"rows of {table} at {event.where()}"
-            elif event.type == c.QUERY_EVENT:
-                query = parse_query(event)
-                # The rows of an XA transaction may have been logged before the range.
-                if query.sql.lstrip()[:9].upper() == "XA COMMIT":
-                    return f"XA COMMIT at {event.where()}"
-                if changes_rows(query.sql, query.sql_mode or 0, query.updated_dbs, cfg.captures_database):
-                    return f"{event.where()}: {query.sql[:200]}"
-                classified = classify_ddl(query.sql, DdlContext.from_query(query), in_any_case(is_streamed))
-                # The character set of a database only matters to tables created later, which are found themselves.
-                if classified.relevant and not {"DATABASE", "SCHEMA"} & set(classified.leading_words.split()[:2]):
-                    return f"{event.where()}: {query.sql[:200]}"
-    finally:
-        stream.close()
+    for event in BinlogScan(cfg.connection_settings(), start, end, cfg.server_id(0)):
+        if event.type == c.TABLE_MAP_EVENT:
+            table_map = parse_table_map(event)
+            table = TableId(table_map.db, table_map.table)
+            if is_streamed(table):
+                return f"rows of {table} at {event.where()}"
+        elif event.type == c.QUERY_EVENT:
+            query = parse_query(event)
+            # The rows of an XA transaction may have been logged before the range.
+            if query.sql.lstrip()[:9].upper() == "XA COMMIT":
+                return f"XA COMMIT at {event.where()}"
+            if changes_rows(query.sql, query.sql_mode or 0, query.updated_dbs, cfg.captures_database):
+                return f"{event.where()}: {query.sql[:200]}"
+            classified = classify_ddl(query.sql, DdlContext.from_query(query), in_any_case(is_streamed))
+            # The character set of a database only matters to tables created later, which are found themselves.
+            if classified.relevant and not {"DATABASE", "SCHEMA"} & set(classified.leading_words.split()[:2]):
+                return f"{event.where()}: {query.sql[:200]}"
     return None
 
 

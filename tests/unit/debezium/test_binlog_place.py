@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +11,7 @@ from kit.cases import for_each
 from kit.drain_rig import GIVEN
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog import scan
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.debezium import binlog_place
@@ -67,9 +67,8 @@ ROWS, MAP, QUERY_TEXT = c.WRITE_ROWS_EVENT_V2, c.TABLE_MAP_EVENT, c.ROWS_QUERY_L
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     made = Log()
 
-    @contextmanager
-    def open_stream(settings: Any, start: BinlogOffset, *, server_id: int) -> Iterator[Any]:
-        stream = SimpleNamespace(skipped=0, reached=(start.file, start.pos))
+    def open_stream(settings: Any, start: BinlogOffset, **_: Any) -> Any:
+        stream = SimpleNamespace(skipped=0, reached=(start.file, start.pos), close=lambda: None)
 
         def events(end: BinlogOffset, unused: Any) -> Iterator[Event]:
             for event, _ in made.events:
@@ -78,12 +77,11 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
                     yield event
 
         stream.events = events
-        yield stream
+        return stream
 
     texts = lambda event: next(text for e, text in made.events if e is event)  # noqa: E731
     end = lambda conn, settings: BinlogOffset(made.file, made.pos, f"{UUID}:1-{made.number}", UUID)  # noqa: E731
     fakes = {
-        "open_stream": open_stream,
         "parse_gtid": lambda event: SimpleNamespace(gtid=texts(event)),
         "parse_query": lambda event: SimpleNamespace(sql=texts(event)),
         "end_of_binlog": end,
@@ -95,6 +93,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     }
     for name, fake in fakes.items():
         monkeypatch.setattr(binlog_place, name, fake)
+    monkeypatch.setattr(scan, "open_stream", open_stream)
     return made
 
 

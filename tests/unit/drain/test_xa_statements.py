@@ -12,6 +12,7 @@ from kit.memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
+from airflow_provider_mysql_cdc.cdc.binlog import scan
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.purged_files import ServerState
 from airflow_provider_mysql_cdc.cdc.drain import xa_transactions
@@ -101,7 +102,7 @@ def test_rows_that_were_never_seen_are_lost_unless_the_binlog_is_complete(
         at(c.QUERY_EVENT, 160, sql=f"XA START {XID}"),
         at(c.XA_PREPARE_LOG_EVENT, 190),
     ]
-    monkeypatch.setattr(xa_transactions, "_read_events", lambda *_: iter(events))
+    monkeypatch.setattr(xa_transactions, "BinlogScan", lambda *_, **__: iter(events))
     before, lines = BinlogOffset(first, 900), list[str]()
     assert find_prepared(config(), XID, before, lines.append) == PreparedXa(XID, first, 150, 199)
     if lost:
@@ -117,9 +118,9 @@ def test_rows_of_a_transaction_are_read_on_the_server_that_has_prepared_it(monke
 
     def open_stream(settings: Any, start: BinlogOffset, **_: Any) -> Any:
         starts.append(start)
-        return SimpleNamespace(events=lambda end: iter(()), close=lambda: None)
+        return SimpleNamespace(events=lambda end, **_: iter(()), close=lambda: None)
 
-    monkeypatch.setattr(xa_transactions, "open_stream", open_stream)
+    monkeypatch.setattr(scan, "open_stream", open_stream)
     monkeypatch.setattr(xa_transactions, "connect", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(xa_transactions, "binary_logs", lambda _: [("binlog.000002", 9000)])
     monkeypatch.setattr(xa_transactions, "fetch_all", lambda *_: [("",)])

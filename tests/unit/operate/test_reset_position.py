@@ -13,6 +13,7 @@ from kit.memory_job import config
 from kit.store_contract import END, START
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog import scan
 from airflow_provider_mysql_cdc.cdc.drain import schema_at_position as structures
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -30,7 +31,7 @@ def given(monkeypatch: pytest.MonkeyPatch, *statements: str) -> None:
         for sql in statements
     ]
     stream = SimpleNamespace(events=lambda end, **_: iter(events), close=lambda: None)
-    monkeypatch.setattr(recovery, "open_stream", lambda *_, **__: stream)
+    monkeypatch.setattr(scan, "open_stream", lambda *_, **__: stream)
     monkeypatch.setattr(
         recovery, "parse_query", lambda e: SimpleNamespace(sql=e.sql, db="d", sql_mode=0, updated_dbs=())
     )

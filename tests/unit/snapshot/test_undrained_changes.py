@@ -10,6 +10,7 @@ from kit.cases import for_each
 from kit.memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog import scan
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.snapshot import undrained_changes as gap
@@ -34,7 +35,7 @@ def search(monkeypatch: pytest.MonkeyPatch, *events: Any, end: BinlogOffset = EN
     stream = SimpleNamespace(events=lambda end, **_: iter(events), close=lambda: closed.append(True))
     for event in events:
         event.where = lambda: "binlog.000001:400"
-    monkeypatch.setattr(gap, "open_stream", lambda *_, **__: stream)
+    monkeypatch.setattr(scan, "open_stream", lambda *_, **__: stream)
     monkeypatch.setattr(gap, "parse_table_map", lambda e: SimpleNamespace(db=e.db, table=e.table))
     monkeypatch.setattr(gap, "parse_query", lambda e: SimpleNamespace(sql=e.sql, db="d", sql_mode=0, updated_dbs=e.dbs))
     monkeypatch.setattr(gap, "make_admin", lambda _: None)
