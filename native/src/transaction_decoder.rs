@@ -97,7 +97,7 @@ impl TransactionDecoder {
         true
     }
 
-    /// Leave transactions to Python in whose GTIDs a server id has another UUID than here.
+    /// Leave transactions to Python in whose GTIDs a server id has another UUID than here, or is not here.
     fn sign(&mut self, signers: Vec<(u32, Vec<u8>)>) {
         self.signers = signers;
     }
@@ -179,14 +179,14 @@ impl TransactionDecoder {
         (at, pos, None)
     }
 
-    /// Stop at a GTID of another server than the last one with its server id.
+    /// Stop at a GTID of another server than the last one with its server id, and at a server id that is not known.
     fn require_signer(&self, facts: &TransactionFacts) -> Result<(), Stop> {
         let Some((uuid, _)) = facts.gtid else { return Ok(()) };
-        let is_other = |(server, known): &(u32, Vec<u8>)| *server == facts.server && known[..] != uuid[..];
-        if self.signers.iter().any(is_other) {
-            Err(Stop::ForPython)
-        } else {
+        let is_same = |(server, known): &(u32, Vec<u8>)| *server == facts.server && known[..] == uuid[..];
+        if self.signers.is_empty() || self.signers.iter().any(is_same) {
             Ok(())
+        } else {
+            Err(Stop::ForPython)
         }
     }
 

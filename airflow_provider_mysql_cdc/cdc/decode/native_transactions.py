@@ -150,7 +150,7 @@ class NativeTransactionDecoder:
         self._native.commit_ts = value
 
     def sign(self, signers: Mapping[int, str]) -> None:
-        """Leave transactions to Python whose GTIDs are of other servers than the last ones with the same server id.
+        """Leave transactions to Python whose GTIDs are not of the same servers as the last ones with their server ids.
 
         Args:
             signers: server_uuid of the last GTID by server id.
