@@ -23,11 +23,18 @@ POST_HEADERS = {2: 13, 4: 8, 19: 8, 23: 0, 24: 0, 25: 0, 30: 10, 31: 10, 32: 10,
 
 
 def event_bytes(
-    kind: int, body: bytes, end_pos: int, *, crc: bool = True, flags: int = 0, timestamp: int = TIMESTAMP
+    kind: int,
+    body: bytes,
+    end_pos: int,
+    *,
+    crc: bool = True,
+    flags: int = 0,
+    timestamp: int = TIMESTAMP,
+    server_id: int = SERVER_ID,
 ) -> bytes:
     """Return one event: header, body and checksum."""
     size = HEADER.size + len(body) + (4 if crc else 0)
-    raw = HEADER.pack(timestamp, kind, SERVER_ID, size, end_pos & 0xFFFFFFFF, flags) + body
+    raw = HEADER.pack(timestamp, kind, server_id, size, end_pos & 0xFFFFFFFF, flags) + body
     return raw + struct.pack("<I", zlib.crc32(raw)) if crc else raw
 
 
@@ -100,10 +107,12 @@ class Dump:
             self._send(event_bytes(c.FORMAT_DESCRIPTION_EVENT, body, self.pos))
         return self
 
-    def add(self, kind: int, body: bytes = b"body", *, flags: int = 0, listed: bool = True) -> Dump:
+    def add(
+        self, kind: int, body: bytes = b"body", *, flags: int = 0, listed: bool = True, server_id: int = SERVER_ID
+    ) -> Dump:
         start = self.pos
         self.pos += HEADER.size + len(body) + (4 if self.crc else 0)
-        self._send(event_bytes(kind, body, self.pos, crc=self.crc, flags=flags))
+        self._send(event_bytes(kind, body, self.pos, crc=self.crc, flags=flags, server_id=server_id))
         if listed:
             self.events.append((kind, self.file, start, self.pos, body))
         return self

@@ -1,4 +1,4 @@
-"""Draining what a server sends with the loop over plain transactions, and with the handlers of events."""
+"""Draining what a server sends with the kernel, the loop over plain transactions, or the handlers of events alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
@@ -16,11 +17,12 @@ from airflow_provider_mysql_cdc.cdc.drain import drain_writer as writer_module
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
+from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.formats.chain_writer import ChainWriter
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
-from kit.binlog_bytes import Dump, stream_of
+from kit.binlog_bytes import SERVER_ID, UUID_TEXT, Dump, stream_of
 from kit.chain_rig import MemoryTopics
 from kit.drain_rig import GIVEN
 from kit.memory_kafka import MemoryKafka, MemoryWriter
@@ -31,6 +33,47 @@ MAP, *OTHER_MAPS = (b"\1\0\1d\0%c%b\0\2\3\3\0\2" % (len(n), n) for n in (b"t", b
 START = BinlogOffset("binlog.000001", 4)
 SERVER = {"lower_case_table_names": 0, "explicit_defaults_for_timestamp": 1, "default_collation_for_utf8mb4": 255}
 KINDS = (c.WRITE_ROWS_EVENT_V2, c.UPDATE_ROWS_EVENT_V2, c.DELETE_ROWS_EVENT_V2)
+
+
+VERBS = (
+    "begin",
+    "begin_statement",
+    "add_statement",
+    "note_query",
+    "note_change",
+    "note_text",
+    "show",
+    "add_rows",
+    "end_statement",
+    "end",
+    "add_executed",
+    "move_to",
+)
+"""What loops call of a writer's position."""
+
+
+def position_state(at: WriterPosition) -> tuple[Any, ...]:
+    """Return all that a position holds of what was read."""
+    now = at.gtid, at.commit_us, at.thread, at.begun, at.query, at.statements, at.events, at.row_bytes
+    return at.reached(), at.last_transaction, at.last_commit, at.is_lent, at.is_text, dict(at.signers), *now
+
+
+def noted_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...], tuple[Any, ...]]]:
+    """Return a list that gets each call that changes a writer's position: its name, arguments, and the state then."""
+    calls = list[tuple[str, tuple[Any, ...], tuple[Any, ...]]]()
+
+    def noting(name: str) -> Any:
+        verb = getattr(WriterPosition, name)
+
+        def noted(at: WriterPosition, *given: Any, **named: Any) -> None:
+            verb(at, *given, **named)
+            calls.append((name, (*given, *named.values()), position_state(at)))
+
+        return noted
+
+    for name in VERBS:
+        monkeypatch.setattr(WriterPosition, name, noting(name))
+    return calls
 
 
 def state_of(writer: DrainWriter, *, counted: bool = True) -> tuple[Any, ...]:
@@ -45,24 +88,14 @@ def state_of(writer: DrainWriter, *, counted: bool = True) -> tuple[Any, ...]:
         writer.plain_transactions.add_counts()
     counts = (dict(writer.output.counts.by_topic), meter.committed, meter.created, meter.updated, meter.deleted)
     return (
-        at.reached(writer.tracker.text()),
+        *position_state(at),
         counts if counted else None,
-        str(writer.tracker.gtid_set()),
-        at.last_transaction,
-        at.gtid,
-        at.commit_us,
-        at.thread,
-        at.begun,
-        at.query,
-        at.statements,
-        at.events,
-        at.row_bytes,
-        at.last_commit,
+        str(at.tracker.gtid_set()),
         meter.torn,
         meter.filtered,
         sorted(writer.routes.by_id),
-        writer.xa.prepared,
-        writer.xa.open,
+        writer.handlers.xa.prepared,
+        writer.handlers.xa.open,
     )
 
 
@@ -114,6 +147,7 @@ def drained(
     if not plainly:
         writer.plain_transactions = None
     with stream_of(pieces, START) as stream:
+        stream.local_gtids = LocalGtids(SERVER_ID, UUID_TEXT)
         monkeypatch.setattr(writer_module, "open_stream", lambda *_, **__: stream)
         try:
             writer.run()

@@ -22,13 +22,19 @@ COMMIT_US = 1_763_900_000_123_456
 
 
 def gtid_body(
-    number: int = 1, *, us: int = COMMIT_US, original: int | None = None, clock: int = 2, order: int = 5
+    number: int = 1,
+    *,
+    us: int = COMMIT_US,
+    original: int | None = None,
+    clock: int = 2,
+    order: int = 5,
+    uuid: bytes = UUID,
 ) -> bytes:
     """Return the body of a GTID event, as MySQL 8.0 and later write it."""
     times = us.to_bytes(7, "little")
     if original is not None:
         times = (us | 1 << 55).to_bytes(7, "little") + original.to_bytes(7, "little")
-    return struct.pack("<B16sqBqq", 1, UUID, number, clock, 4, order) + times + b"\xfc\x2c\x01" + bytes(4)
+    return struct.pack("<B16sqBqq", 1, uuid, number, clock, 4, order) + times + b"\xfc\x2c\x01" + bytes(4)
 
 
 def begin_body(thread: int = 11, sql: bytes = b"BEGIN") -> bytes:

@@ -41,7 +41,7 @@ from airflow_provider_mysql_cdc.cdc.incremental import drain_job, moved_scans
 from airflow_provider_mysql_cdc.cdc.job import job_ledger, living_stage, run_lock, stage_runner, topic_guard
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint, TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, TaskHandler, TaskOperation
-from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
@@ -83,10 +83,8 @@ class ModelWriter:
         self._cfg, self._plan, self._index, self._sink = cfg, plan, index, sink
         assert context.kept is not None
         self._window_keys, self._kept = context.window_keys, context.kept
-        self._at, self._counts = WriterPosition(plan.start), WriterCounts.resume(resume_marker, None)
-        if resume_marker is not None:
-            self._at.resume = resume_marker.reached
-        self._tracker = GtidTracker(plan.start.gtids)
+        self._at = WriterPosition(plan.start, None if resume_marker is None else resume_marker.reached)
+        self._counts = WriterCounts.resume(resume_marker, None)
         xa: Any = SimpleNamespace(prepared=(), searched=False)
         side_records: list[SideRecord] = []
         topics = WrittenTopics(cfg, plan, context.recorded_topics, self._counts.by_topic)
@@ -99,7 +97,6 @@ class ModelWriter:
             self._counts,
             self._at,
             xa=xa,
-            tracker=self._tracker,
             progress=lambda _: None,
             topics=topics,
             side_records=side_records,
@@ -112,13 +109,12 @@ class ModelWriter:
         if binlog.end() < plan.end.pos:
             raise StateError("the server sends nothing more", where=str(plan.end), retriable=True)
         for end, change in binlog.between(plan.start.pos, plan.end.pos):
-            at.begin_transaction()
-            at.events += 1
+            at.begin(plan.start.file, 1, change.gtid, 0)
+            at.add_rows(1)
             self._note(end, change)
             if not (at.resume is not None and at.rows_committed()):
                 self._produce(change)
-            self._tracker.add(change.gtid)
-            at.move_to(plan.start.file, end)
+            at.end(plan.start.file, end)
         at.move_to(plan.end.file, plan.end.pos)
         self._committer.finish()
         stream.reached = plan.end.file, plan.end.pos

@@ -19,7 +19,6 @@ from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import WriterMetrics
-from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
@@ -35,14 +34,6 @@ class Committer:
     """Commit a writer's records when enough are pending, and report its progress.
 
     Args:
-        cfg: The connector's configuration.
-        plan: The batch.
-        index: The writer's index.
-        sink: The transactional producer.
-        counts: Counts what the writer has produced.
-        position: The writer's position.
-        xa: The writer's XA transactions.
-        tracker: GTIDs of the transactions that the writer has read.
         progress: Called every two seconds with counters.
         topics: Compares the topics that get records, before they become visible.
         side_records: Ledger records to commit with the next marker; emptied then. They are not produced before that:
@@ -60,7 +51,6 @@ class Committer:
     counts: WriterCounts
     position: WriterPosition
     xa: XaTransactions
-    tracker: GtidTracker
     progress: Progress
     topics: WrittenTopics
     side_records: list[SideRecord]
@@ -155,9 +145,8 @@ class Committer:
 
     def _report_metrics(self) -> None:
         """Report how far the writer is, with its metrics."""
-        self.progress(
-            WriterReport(str(self.position.boundary), self.counts.records(), metrics=self._metrics(self.tracker.text()))
-        )
+        metrics = self._metrics(self.position.tracker.text())
+        self.progress(WriterReport(str(self.position.boundary), self.counts.records(), metrics=metrics))
 
     def _metrics(self, gtids: str | None) -> WriterMetrics:
         pending = self.sink.bytes_pending, self.sink.queued
@@ -183,7 +172,7 @@ class Committer:
 
     def _commit(self, *, done: bool) -> None:
         self.counts.add_outputs()
-        reached = self.position.reached(self.tracker.text())
+        reached = self.position.reached()
         marker = Marker(
             epoch=self.plan.epoch,
             writer=self.index,

@@ -6,8 +6,10 @@ from functools import partial
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
+from airflow_provider_mysql_cdc.cdc.drain.ddl_effects import DdlEffects
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import DdlEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
+from airflow_provider_mysql_cdc.cdc.drain.event_handlers import EventHandlers
 from airflow_provider_mysql_cdc.cdc.drain.joined_tables import UnreadTables
 from airflow_provider_mysql_cdc.cdc.drain.kept_parts import KeptParts
 from airflow_provider_mysql_cdc.cdc.drain.plain_transactions import PlainTransactions
@@ -30,7 +32,6 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.chain_writer import output_counter
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
-from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalRows
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitClock
@@ -45,9 +46,8 @@ def create_writer(context: WriterContext) -> DrainWriter:
     cfg, plan = context.cfg, context.plan
     kept = context.kept
     settings = kept.routes.settings = kept.routes.settings or RouteSettings.for_writer(cfg, context.formats)
-    position, tracker, resumed = WriterPosition(plan.start), GtidTracker(plan.start.gtids), context.resume_marker
-    if resumed is not None:
-        position.resume = resumed.reached
+    resumed = context.resume_marker
+    position = WriterPosition(plan.start, None if resumed is None else resumed.reached)
     counts = WriterCounts.resume(resumed, settings.tally, context.index)
     counts.take_outputs = output_counter(context.sink)
     xa = XaTransactions(plan.prepared, searched=resumed is not None and resumed.xa_searched)
@@ -55,7 +55,7 @@ def create_writer(context: WriterContext) -> DrainWriter:
     committed_ts = 0 if resumed is None else resumed.commit_ts
     commit_clock = CommitClock(plan.commit_ts, committed_ts) if cfg.is_ticdc else None
     topics = WrittenTopics(cfg, plan, context.recorded_topics, counts.by_topic)
-    committer = _committer(context, counts, position, xa, tracker, topics, side_records, commit_clock)
+    committer = _committer(context, counts, position, xa, topics, side_records, commit_clock)
     output = _record_output(context, counts, position, tolerant=settings.failed_rows is not None)
     shares = TopicShares(cfg, plan, context.index, side_records, topics.recorded, context.state.tables)
     on_watermark = None if context.window_keys is None else context.window_keys.watermark_handler()
@@ -66,37 +66,48 @@ def create_writer(context: WriterContext) -> DrainWriter:
     if context.index == 0:
         server_uuid = plan.start.server_uuid or ""
         touched_tables = TouchedTables(cfg.ledger_topic, context.unchecked, side_records, server_uuid)
-    routes = _table_routes(context, settings, shares, signals, committer, position, tracker, touched_tables, kept)
+    routes = _table_routes(context, settings, shares, signals, committer, position, touched_tables, kept)
     metadata = TransactionMetadata(cfg) if cfg[F.PROVIDE_TRANSACTION_METADATA] else None
     rows = _row_event_handler(context, settings, position, routes, output, committer, xa, metadata, commit_clock)
-    has_metadata = metadata is not None
-    return DrainWriter(
+    whole_transactions = _whole_transactions(context, settings, output, position, committer, commit_clock)
+    ddl = DdlEffects(
         context=context,
         state=context.state,
         position=position,
-        tracker=tracker,
-        xa=xa,
         shares=shares,
-        signals=signals,
         routes=routes,
-        rows=rows,
         ddl_events=DdlEventHandler(cfg, plan.epoch, context.server),
         unread_tables=UnreadTables(cfg, context.unread, side_records),
         output=output,
         committer=committer,
-        metadata=metadata,
         touched_tables=touched_tables,
-        whole_transactions=_whole_transactions(context, settings, output, position, tracker, committer, commit_clock),
-        plain_transactions=PlainTransactions(
-            position,
-            tracker,
-            routes,
-            rows,
-            committer,
-            counts.meter,
-            has_begin=has_metadata,
-            has_end=has_metadata or signals is not None,
-        ),
+        whole_transactions=whole_transactions,
+    )
+    handlers = EventHandlers(
+        context=context,
+        position=position,
+        xa=xa,
+        signals=signals,
+        routes=routes,
+        rows=rows,
+        ddl=ddl,
+        output=output,
+        committer=committer,
+        metadata=metadata,
+        whole_transactions=whole_transactions,
+    )
+    has_metadata = metadata is not None
+    plain_transactions = PlainTransactions(
+        position,
+        routes,
+        rows,
+        committer,
+        counts.meter,
+        has_begin=has_metadata,
+        has_end=has_metadata or signals is not None,
+    )
+    return DrainWriter(
+        context, position, routes, handlers, ddl, output, committer, whole_transactions, plain_transactions
     )
 
 
@@ -105,7 +116,6 @@ def _committer(
     counts: WriterCounts,
     position: WriterPosition,
     xa: XaTransactions,
-    tracker: GtidTracker,
     topics: WrittenTopics,
     side_records: list[SideRecord],
     commit_clock: CommitClock | None,
@@ -119,7 +129,6 @@ def _committer(
         counts=counts,
         position=position,
         xa=xa,
-        tracker=tracker,
         progress=context.progress,
         topics=topics,
         side_records=side_records,
@@ -155,7 +164,6 @@ def _table_routes(
     signals: SignalRows | None,
     committer: Committer,
     position: WriterPosition,
-    tracker: GtidTracker,
     touched_tables: TouchedTables | None,
     kept: KeptParts,
 ) -> TableRoutes:
@@ -168,7 +176,7 @@ def _table_routes(
     def on_refused(error: CdcError) -> None:
         if context.commit_before_refusal:
             committer.commit_pending()
-        context.report_refusal(position.reached(tracker.text()).offset, error)
+        context.report_refusal(position.reached().offset, error)
 
     note = partial(committer.note, once=True)
     skipped = skipped_before(context.unchecked, context.plan.start)
@@ -217,7 +225,6 @@ def _whole_transactions(
     settings: RouteSettings,
     output: RecordOutput,
     position: WriterPosition,
-    tracker: GtidTracker,
     committer: Committer,
     commit_clock: CommitClock | None,
 ) -> WholeTransactions | None:
@@ -225,4 +232,4 @@ def _whole_transactions(
     decoder = create_transaction_decoder(cfg, settings.tally, context.window_keys)
     if decoder is None:
         return None
-    return WholeTransactions(decoder, output, position, tracker, committer, commit_clock, cfg.chain is not None)
+    return WholeTransactions(decoder, output, position, committer, commit_clock, cfg.chain is not None)

@@ -112,16 +112,6 @@ class PlainRows:
     ) -> bool:
         """Produce the records of an event, or return False: the handler reads it, and finds out why.
 
-        Args:
-            table: The table.
-            chunk: Bytes that hold the event.
-            body: Offset of its body.
-            end: Offset behind it.
-            file: Binlog file.
-            pos: Position of the event.
-            server_id: Of the event.
-            timestamp: Of the event, in seconds since the epoch.
-
         Raises:
             SinkError: Kafka does not accept a record.
         """
@@ -144,8 +134,7 @@ class PlainRows:
             table.tail = table.decoder.row_texts(handler.ctx, "c")[1]
         if not self._decode(table, chunk, first, end, table.before_source + head):
             return False
-        position.events += 1
-        position.row_bytes += end - body
+        position.add_rows(end - body)
         records, output = self._records, handler.output
         if isinstance(source, SourceBlock):
             output.sink.produce_all(table.route.topic, records, output.headers)

@@ -27,7 +27,6 @@ from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.drain.writer_meter import WriterMeter
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
-from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 
 _LENGTH, _BODY = 0xFFFFFF, 24
 _LOW32 = 0xFFFFFFFF
@@ -58,18 +57,11 @@ class PlainTransactions:
     """Handle the events of plain transactions for a writer.
 
     Args:
-        position: The writer's position.
-        tracker: The GTIDs that the writer has read.
-        routes: Routes of the tables that TABLE_MAP events announced.
-        rows: Handles row events.
-        committer: Commits when it is time.
-        meter: Counts transactions.
         has_begin: Whether something else has to be done where a transaction begins (transaction metadata).
         has_end: Whether something else has to be done where it ends (transaction metadata, signals).
     """
 
     position: WriterPosition
-    tracker: GtidTracker
     routes: TableRoutes
     rows: RowEventHandler
     committer: Committer
@@ -85,15 +77,7 @@ class PlainTransactions:
         self._plain_rows = PlainRows(self.rows)
 
     def handle_events(self, chunk: bytes, at: int, file: str, pos: int, limit: int, tail: int) -> HandledEvents:
-        """Handle events up to the first one that the event loop has to handle.
-
-        Args:
-            chunk: Packets of a dump.
-            at: Offset of the packet with a GTID event.
-            file: Binlog file.
-            pos: Position of that event.
-            limit: No event ends after this position.
-            tail: Bytes of checksum after each event.
+        """Handle events up to the first one that the event loop has to handle (``TransactionDecoder``).
 
         Raises:
             CdcError: As ``RowEventHandler.handle`` and ``Committer.check``.
@@ -125,7 +109,7 @@ class PlainTransactions:
             c.WRITE_ROWS_EVENT_V2,
             self._plain_rows.insert,
         )
-        sink, commit_bytes = self.committer.sink, self.committer.commit_bytes
+        sink, commit_bytes, end_transaction = self.committer.sink, self.committer.commit_bytes, self.position.end
         table_map, table = b"", None
         while filled - at >= least:
             length_word, status, timestamp, kind, server_id, size, log_pos, flags = frame(chunk, at)
@@ -149,9 +133,11 @@ class PlainTransactions:
                     self.rows.handle(tuple.__new__(Event, event))
                 self._until_check = 0 if sink.bytes_pending >= commit_bytes else self._until_check - 1
             elif kind == end_kind:
-                self._end_transaction(file, end_pos)
+                self._ended += 1
+                self._until_check -= _AROUND_ROWS
+                end_transaction(file, end_pos)
             elif kind in gtid_kinds:
-                if not self._begin_transaction(kind, server_id, chunk, body, end):
+                if not self._begin_transaction(kind, file, server_id, chunk, body, end):
                     break
             elif kind == map_kind:
                 if chunk[body:end] != table_map:
@@ -167,7 +153,7 @@ class PlainTransactions:
                 self.committer.check()
         return HandledEvents(at, pos)
 
-    def _begin_transaction(self, kind: int, server_id: int, chunk: bytes, body: int, end: int) -> bool:
+    def _begin_transaction(self, kind: int, file: str, server_id: int, chunk: bytes, body: int, end: int) -> bool:
         position = self.position
         if position.events or position.statements or position.query is not None:
             return False
@@ -175,11 +161,9 @@ class PlainTransactions:
         if parsed is None:
             return False
         gtid, commit_us = parsed
-        if gtid is not None and not gtid.startswith(position.signers.get(server_id, "")):
+        if gtid is not None and not gtid.startswith(position.signers.get(server_id, "-")):
             return False
-        position.gtid, position.commit_us = gtid, commit_us
-        position.thread, position.begun = 0, False
-        position.last_transaction = server_id, gtid
+        position.begin(file, server_id, gtid, commit_us)
         return True
 
     def _begin(self, chunk: bytes, body: int, end: int) -> bool:
@@ -192,19 +176,9 @@ class PlainTransactions:
             if len(self._begins) >= _MAX_BEGINS:
                 self._begins.clear()
             self._begins[text] = thread
-        position = self.position
-        position.statements += 1
-        position.thread, position.begun = thread, True
+        self.position.begin_statement(thread)
         return True
 
     def _announce(self, table_map: bytes) -> bool:
         number = int.from_bytes(table_map[:TABLE_ID_BYTES], "little")
         return self.routes.announce(number, table_map[TABLE_ID_BYTES:])
-
-    def _end_transaction(self, file: str, end_pos: int) -> None:
-        position = self.position
-        self._ended += 1
-        self._until_check -= _AROUND_ROWS
-        if position.gtid is not None:
-            self.tracker.add(position.gtid)
-        position.move_to(file, end_pos)

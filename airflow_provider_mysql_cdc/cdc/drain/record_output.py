@@ -55,13 +55,9 @@ class RecordOutput:
     taken_over: TakenOver | None = None
 
     def produce_rows(self, route: TableRoute, records: list[RowRecord], where: str, operation: int) -> list[BadRow]:
-        """Produce the records of a row event, each to its partition; return the rows that cannot be serialized.
+        """Produce the records that a decoder's function made of a row event, each to its partition.
 
-        Args:
-            route: The table's route.
-            records: The records from the decoder.
-            where: Position of the event, for errors.
-            operation: Number of the decoder's function that made them.
+        Returns the rows that cannot be serialized.
 
         Raises:
             ValueDecodeError: A row cannot be serialized, and such rows stop the run.
@@ -88,19 +84,18 @@ class RecordOutput:
         self.counts.meter.add_rows(operation, records, n, share)
         return bad_rows
 
-    def produce_decoded(self, route: TableRoute, records: list[RowRecord], partition: int, size: int) -> None:
+    def produce_decoded(
+        self, route: TableRoute, records: list[RowRecord], partition: int, gtid: str | None, event: int, size: int
+    ) -> None:
         """Produce records of whole transactions that the native kernel decoded, if their partition is the writer's.
 
-        Args:
-            route: The table's route.
-            records: The records, in their final format; a record that has a partition has this one.
-            partition: Their partition.
-            size: Bytes of their keys and values.
+        GTID and number of the row event are those that ids of records begin with; the size is that of keys and values.
         """
         if partition not in route.share.assigned:
             return
         if self.has_id_header or route.id_headers is not None:
-            n = self._produce_formatted(route, ((k, v, row, n, h, partition) for k, v, row, n, h, _ in records))
+            partitioned = ((k, v, row, n, h, partition) for k, v, row, n, h, _ in records)
+            n = self._produce_formatted(route, partitioned, self._event_id(gtid, event))
         else:
             self.sink.produce_plain(route.topic, records, self.headers, partition, size)
             n = len(records)
@@ -132,15 +127,19 @@ class RecordOutput:
         self.sink.produce_all(route.topic, records, self.headers)
         return len(records)
 
-    def _produce_formatted(self, route: TableRoute, records: Iterable[PartitionedRecord]) -> int:
+    def _produce_formatted(
+        self, route: TableRoute, records: Iterable[PartitionedRecord], event_id: str | None = None
+    ) -> int:
         """Produce records one by one, each with its headers; return their number."""
         topic, id_headers = route.topic, route.id_headers
         produce, headers, has_id_header = self.sink.produce, self.headers, self.has_id_header
+        if has_id_header and event_id is None:
+            event_id = self._event_id(self.position.gtid, self.position.events)
         n = 0
         for key, value, row, record_number, header, partition in records:
             record_headers: Headers = headers if header is None else [header, *headers]
             if has_id_header:
-                record_headers = [*record_headers, ("cdc-id", self._record_id(row, record_number))]
+                record_headers = [*record_headers, ("cdc-id", f"{event_id}/{row}/{record_number}".encode())]
             if id_headers is not None:
                 record_headers = id_headers.append_to(record_headers, key, value)
             produce(topic, key, value, partition, record_headers)
@@ -150,12 +149,7 @@ class RecordOutput:
         return n
 
     def produce_side(self, record: SideRecord, *, with_headers: bool = True) -> None:
-        """Produce a record that comes from no row event.
-
-        Args:
-            record: The record; key and value as JSON, without headers.
-            with_headers: Whether it gets the context headers; transaction records get none, as in Debezium.
-        """
+        """Produce a record that comes from no row event; those of transactions get no headers, as in Debezium."""
         topic = record.topic
         if topic != self.history_topic:
             if with_headers:
@@ -175,8 +169,6 @@ class RecordOutput:
         """
         return record if self.formats is None else self.formats.format_side_record(record)
 
-    def _record_id(self, row: int, record_number: int) -> bytes:
-        """Return GTID (or server UUID and position), number of the row event, row and record (design, section 4)."""
-        position = self.position
-        transaction_id = position.gtid or f"{self.server_uuid}/{position.boundary}"
-        return f"{transaction_id}/{position.events}/{row}/{record_number}".encode()
+    def _event_id(self, gtid: str | None, event: int) -> str:
+        """Return GTID (or server UUID and position) and number of the row event, which ids begin with (design, 4)."""
+        return f"{gtid or f'{self.server_uuid}/{self.position.boundary}'}/{event}"

@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.drain.table_route import NO_SHARE, TableRout
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import PLACEHOLDER, TransactionMetadata
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import EventRows, WindowKeys
-from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
+from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition, row_event_size
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
@@ -33,10 +33,6 @@ class RowEventHandler:
     """Decode the rows of each event, and produce the records of the writer's partitions.
 
     Args:
-        position: The writer's position.
-        routes: Routes of the tables that TABLE_MAP events announced.
-        output: Produces records.
-        committer: Commits when enough records are pending.
         xa: The writer's XA transactions; rows inside of one are produced when it commits.
         dead_letters: Reports rows that cannot be decoded or serialized.
         failed_rows: Rows of the last event that could not be decoded; None when such a row stops the run.
@@ -74,29 +70,25 @@ class RowEventHandler:
         return self.counts_source is not None or self.commit_clock is not None
 
     def begin_transaction(self, gtid_event: GtidEvent, event: Event) -> None:
-        """Prepare for the rows of a transaction.
-
-        Args:
-            gtid_event: Its GTID event, parsed.
-            event: The event, whose time replaces a commit time that the server does not log (5.7).
-        """
+        """Prepare for the rows of a transaction; the event's time replaces one that the server does not log (5.7)."""
         if self.counts_source is not None:
             uuid = None if gtid_event.gtid is None else gtid_source(gtid_event.gtid)
             self._uncounted = uuid is not None and not self.counts_source(uuid)
             if uuid is not None and self._uncounted and uuid not in self._noted_sources:
                 self._noted_sources.add(uuid)
                 self.committer.note(f"rows of transactions of server {uuid} are not written (gtid.source.*)", once=True)
-        if self.commit_clock is not None and not self._uncounted:
-            self.ctx.transaction = str(self._timestamp(self.commit_clock, gtid_event, event))
+        if self.commit_clock is not None:
+            self._begin_timestamp(self.commit_clock, gtid_event, event)
 
-    def _timestamp(self, clock: CommitClock, gtid_event: GtidEvent, event: Event) -> int:
-        """Return TiCDC's timestamp of a transaction that begins."""
+    def _begin_timestamp(self, clock: CommitClock, gtid_event: GtidEvent, event: Event) -> None:
+        """Show TiCDC's timestamp of a transaction that begins."""
         position = self.position
         if position.resume is not None and not position.transaction_committed():
             clock.continue_behind(position.partly_committed())
-        us = gtid_event.commit_us or event.timestamp * 1_000_000
-        number = transaction_number(gtid_event.gtid, gtid_event.sequence_number)
-        return clock.next_ts((position.file, position.pos), us, number).value
+        if not self._uncounted:
+            us = gtid_event.commit_us or event.timestamp * 1_000_000
+            number = transaction_number(gtid_event.gtid, gtid_event.sequence_number)
+            self.ctx.transaction = str(clock.next_ts((position.file, position.pos), us, number).value)
 
     def handle(self, event: Event, xa_commit: Event | None = None) -> None:
         """Produce the records of a row event.
@@ -113,7 +105,7 @@ class RowEventHandler:
         if self.xa.open:
             return
         position, buf, body, end = self.position, event.buf, event.body, event.end
-        position.add_row_event(event)
+        position.add_rows(row_event_size(event))
         operation = c.ROW_EVENT_KINDS[event.type]
         route = self.routes.by_id.get(int.from_bytes(buf[body : body + TABLE_ID_BYTES], "little"))
         header = None if route is None else route.headers.get(event.type)

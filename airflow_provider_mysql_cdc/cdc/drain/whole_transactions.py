@@ -36,7 +36,6 @@ from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRows
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import TransactionPartitioner
 from airflow_provider_mysql_cdc.cdc.formats.unwrapped_rows import whole_transactions_unwrap
 from airflow_provider_mysql_cdc.cdc.formats.unwrapped_source import UnwrappedSource
-from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.ticdc import ticdc_source
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitClock
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
@@ -51,10 +50,6 @@ class WholeTransactions:
 
     Args:
         walker: The native kernel's decoder of transactions.
-        output: Produces the records.
-        position: The writer's position.
-        tracker: GTIDs of the transactions that the writer has read.
-        committer: Commits when enough records are pending.
         commit_clock: Gives transactions TiCDC's commit timestamps; None in other formats.
         has_chain: Whether records pass a chain of transforms, unless their table's rows are unwrapped directly.
     """
@@ -62,18 +57,12 @@ class WholeTransactions:
     walker: NativeTransactionDecoder
     output: RecordOutput
     position: WriterPosition
-    tracker: GtidTracker
     committer: Committer
     commit_clock: CommitClock | None = None
     has_chain: bool = False
 
     def add_route(self, event: Event, route: TableRoute) -> None:
-        """Give the kernel what it needs for the rows that follow a TABLE_MAP event.
-
-        Args:
-            event: The event.
-            route: The table's route.
-        """
+        """Give the kernel what it needs for the rows that follow a TABLE_MAP event."""
         if self.has_chain and route.source is not None and not isinstance(route.source, UnwrappedSource):
             return
         table_map = event.buf[event.body + TABLE_ID_BYTES : event.end]
@@ -107,17 +96,14 @@ class WholeTransactions:
             clock.last = self.walker.commit_ts
         if decoded.last_transaction is None:
             return decoded
-        for route, records, partition, gtid, event, size in decoded.segments:
-            # RecordOutput builds record ids from them.
-            position.gtid, position.events = gtid, event
-            self.output.produce_decoded(route, records, partition, size)
+        for segment in decoded.segments:
+            self.output.produce_decoded(*segment)
         self._count(decoded)
-        for gtid_run in decoded.gtids:
-            self.tracker.add_range(*gtid_run)
-        server_id, position.gtid, position.commit_us, position.thread = decoded.last_transaction
-        position.begun = True
-        position.move_to(file, decoded.pos)
-        position.sign(server_id, position.gtid)
+        position.add_executed(decoded.gtids)
+        server_id, gtid, commit_us, thread = decoded.last_transaction
+        position.begin(file, server_id, gtid, commit_us)
+        position.begin_statement(thread)
+        position.end(file, decoded.pos)
         self.committer.check()
         return decoded
 
@@ -138,13 +124,7 @@ def create_transaction_decoder(
     tally: Tally | None,
     window_keys: WindowKeys | None = None,
 ) -> NativeTransactionDecoder | None:
-    """Return what decodes whole transactions; None where each event is handled in Python.
-
-    Args:
-        cfg: The connector's configuration.
-        tally: Counts what the native kernel decodes; None without the kernel.
-        window_keys: Remembers the keys of each row event, or None.
-    """
+    """Return what decodes whole transactions; None where each event is handled in Python."""
     # Where a transform cannot take a record, the position has to tell its transaction.
     if tally is None or window_keys is not None or (cfg.chain is not None and not whole_transactions_unwrap(cfg)):
         return None
@@ -154,20 +134,12 @@ def create_transaction_decoder(
 
 
 def decoder_of(route: TableRoute) -> Any:
-    """Return what the kernel decodes a table's rows with; None for rows of which no record is produced.
-
-    Args:
-        route: The table's route.
-    """
+    """Return what the kernel decodes a table's rows with; None for rows of which no record is produced."""
     return decoder_of_rows(None if route.source is None else route.decoder)
 
 
 def decoder_of_rows(decoder: Any) -> Any:
-    """Return the decoder that writes rows in their record format in one step.
-
-    Args:
-        decoder: A route's decoder.
-    """
+    """Return the decoder that writes rows in their record format in one step."""
     return decoder.avro_decoder if isinstance(decoder, AvroRows) else decoder
 
 
@@ -178,11 +150,7 @@ def _has_fixed_partition(decoder: Any) -> bool:
 
 
 def row_context(route: TableRoute) -> MarkedContext | None:
-    """Return the texts around a table's rows; None where they are not known in advance.
-
-    Args:
-        route: The table's route.
-    """
+    """Return the texts around a table's rows; None where they are not known in advance."""
     source = route.source
     if isinstance(source, TicdcSource):
         return ticdc_source.marked_context(source) if _has_fixed_partition(route.decoder) else None

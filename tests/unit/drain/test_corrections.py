@@ -13,7 +13,7 @@ from kit.drain_rig import START, Rig
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.drain import drain_writer as writer_module
+from airflow_provider_mysql_cdc.cdc.drain import event_handlers
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
 from airflow_provider_mysql_cdc.cdc.drain.table_route import NO_SHARE
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
@@ -39,9 +39,9 @@ def table_map(name: str, *names: str, table_id: int = 1, pos: int = 500) -> Even
 def writer_of(monkeypatch: pytest.MonkeyPatch, resume: ResumePosition | None = None) -> tuple[Rig, DrainWriter]:
     """Return a writer within a transaction, of which it produces nothing but what writer 0 does."""
     rig = Rig(monkeypatch, resume, **{"heartbeat.interval.ms": "0"})
-    monkeypatch.setattr(rig.writer.shares, "ensure_share", lambda table_id: NO_SHARE)
-    rig.writer.state = SchemaState({T.id: T, OTHER.id: OTHER})
-    rig.writer.position.begun, rig.writer.position.statements = True, 1
+    monkeypatch.setattr(rig.writer.ddl.shares, "ensure_share", lambda table_id: NO_SHARE)
+    rig.writer.ddl.state = SchemaState({T.id: T, OTHER.id: OTHER})
+    rig.writer.position.begin_statement(0)
     return rig, rig.writer
 
 
@@ -57,10 +57,10 @@ def history(rig: Rig) -> list[HistoryRecord]:
 def test_a_corrected_structure_is_used_and_recorded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rig, writer = writer_of(monkeypatch)
     for _ in range(2):
-        writer._table_map(table_map("t", "id", "m"))
-    assert names(writer.state.tables[T.id]) == ["id", "m"] and writer.state.tables[OTHER.id] is OTHER
+        writer.handlers._table_map(table_map("t", "id", "m"))
+    assert names(writer.ddl.state.tables[T.id]) == ["id", "m"] and writer.ddl.state.tables[OTHER.id] is OTHER
     (record,) = history(rig)
-    assert record.structure == writer.state.tables[T.id] and record.epoch == 1
+    assert record.structure == writer.ddl.state.tables[T.id] and record.epoch == 1
     assert (record.position.file, record.position.pos) == ("b.000001", table_map("t", "id", "m").end_pos)
     (change,) = [json.loads(r.value or b"")["payload"] for r in rig.kafka.committed("p")]
     assert (change["ddl"], [each["type"] for each in change["tableChanges"]]) == (None, ["ALTER"])
@@ -72,15 +72,15 @@ def test_a_correction_that_an_earlier_attempt_committed_is_not_written_again(
 ) -> None:
     """The marker is in the transaction, before the correction or after it."""
     rig, writer = writer_of(monkeypatch, ResumePosition(START, 0, statements))
-    writer._table_map(table_map("t", "id", "m"))
-    assert names(writer.state.tables[T.id]) == ["id", "m"]
+    writer.handlers._table_map(table_map("t", "id", "m"))
+    assert names(writer.ddl.state.tables[T.id]) == ["id", "m"]
     assert len(history(rig)) == count
 
 
 def test_other_tables_of_a_statement_stay_known(monkeypatch: pytest.MonkeyPatch) -> None:
     _, writer = writer_of(monkeypatch)
-    writer._table_map(table_map("u", "id", "n", table_id=1))
-    writer._table_map(table_map("t", "id", "m", table_id=2))
+    writer.handlers._table_map(table_map("u", "id", "n", table_id=1))
+    writer.handlers._table_map(table_map("t", "id", "m", table_id=2))
     assert set(writer.routes.by_id) == {1, 2}
 
 
@@ -89,16 +89,16 @@ def test_a_window_does_not_use_a_table_that_was_corrected_in_it(monkeypatch: pyt
     window_keys = WindowKeys({T.id, OTHER.id})
     context: Any = SimpleNamespace(**{n: getattr(writer.context, n) for n in type(writer.context).__slots__})
     context.window_keys = window_keys
-    writer.context = context
+    writer.ddl.context = context
     for name in ("t", "u"):
-        writer._table_map(table_map(name, "id", "m" if name == "t" else "n"))
+        writer.handlers._table_map(table_map(name, "id", "m" if name == "t" else "n"))
     assert set(window_keys.unreadable) == {T.id}
 
 
 def test_rows_of_an_xa_transaction_are_corrected_at_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their own position may be before the batch."""
     rig, writer = writer_of(monkeypatch)
-    writer._table_map(table_map("t", "id", "m"), table_map("t", pos=900))
+    writer.handlers._table_map(table_map("t", "id", "m"), table_map("t", pos=900))
     (record,) = history(rig)
     assert record.position == BinlogOffset("b.000001", table_map("t", pos=900).end_pos)
 
@@ -106,12 +106,12 @@ def test_rows_of_an_xa_transaction_are_corrected_at_its_commit(monkeypatch: pyte
 def test_a_retry_corrects_with_the_rows_of_a_committed_xa_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the next rows of the table would correct it again, with a second schema change."""
     rig, writer = writer_of(monkeypatch, ResumePosition(BinlogOffset("b.000001", 2_000), 0))
-    writer.xa._prepared["x"] = PreparedXa("x", "b.000001", 300, 400)
-    monkeypatch.setattr(writer_module, "read_rows", lambda *_: iter([table_map("t", "id", "m", pos=350)]))
-    writer._xa_statement(table_map("t", pos=1_000), "XA COMMIT x")
-    assert names(writer.state.tables[T.id]) == ["id", "m"]
+    writer.handlers.xa._prepared["x"] = PreparedXa("x", "b.000001", 300, 400)
+    monkeypatch.setattr(event_handlers, "read_rows", lambda *_: iter([table_map("t", "id", "m", pos=350)]))
+    writer.handlers._xa_statement(table_map("t", pos=1_000), "XA COMMIT x")
+    assert names(writer.ddl.state.tables[T.id]) == ["id", "m"]
     writer.position.move_to("b.000001", 2_000)
-    writer._table_map(table_map("t", "id", "m", table_id=2, pos=2_100))
+    writer.handlers._table_map(table_map("t", "id", "m", table_id=2, pos=2_100))
     assert history(rig) == []
 
 
@@ -123,24 +123,24 @@ def unchecked(writer: DrainWriter) -> list[tuple[str, bool]]:
 def test_rows_without_names_after_a_statement_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when the statement was found to change nothing, and the table's rows came before it."""
     _, writer = writer_of(monkeypatch)
-    writer._table_map(table_map("t"))
+    writer.handlers._table_map(table_map("t"))
     assert unchecked(writer) == []
-    writer._note_touched([T.id], "b.000001:600")
+    writer.ddl._note_touched([T.id], "b.000001:600")
     for _ in range(2):
-        writer._table_map(table_map("t"))
+        writer.handlers._table_map(table_map("t"))
     assert unchecked(writer) == [("t", False), ("t", True)]
 
 
 def test_rows_with_names_are_right_whatever_the_statement_did(monkeypatch: pytest.MonkeyPatch) -> None:
     _, writer = writer_of(monkeypatch)
-    writer._note_touched([T.id], "b.000001:600")
+    writer.ddl._note_touched([T.id], "b.000001:600")
     for _ in range(2):
-        writer._table_map(table_map("t", "id", "n"))
+        writer.handlers._table_map(table_map("t", "id", "n"))
     assert unchecked(writer) == [("t", False)]
 
 
 def test_a_corrected_table_is_compared_with_the_server_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its unique indexes are not in the event."""
     _, writer = writer_of(monkeypatch)
-    writer._table_map(table_map("t", "id", "m"))
+    writer.handlers._table_map(table_map("t", "id", "m"))
     assert unchecked(writer) == [("t", False)]

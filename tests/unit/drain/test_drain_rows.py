@@ -130,7 +130,8 @@ def test_a_dead_letter_has_the_whole_source_of_a_record_that_shows_little_of_it(
 
     form: Any = SimpleNamespace(key_bytes=lambda key: key, value_bytes=refuse, partition=lambda *_: 0)
     writer: Any = rig.writer
-    writer.rows.dead_letters = SimpleNamespace(report=lambda topic, bad, ctx, _: letters.append((topic, ctx.src_head)))
+    report = lambda topic, bad, ctx, _: letters.append((topic, ctx.src_head))  # noqa: E731
+    writer.handlers.rows.dead_letters = SimpleNamespace(report=report)
     writer.output.tolerant = True
     table, decoder = TableId("d", "t"), SimpleNamespace(table=SimpleNamespace(columns=range(WIDTH)))
     writer.routes.by_id[7] = TableRoute(

@@ -10,17 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kit.binlog_bytes import Dump
+from kit.binlog_bytes import SERVER_ID, UUID, Dump
 from kit.cases import for_each
-from kit.plain_drain import KINDS, MAP, OTHER_MAPS, comparable, drained, plain_dump
+from kit.plain_drain import KINDS, MAP, OTHER_MAPS, comparable, drained, noted_calls, plain_dump
 from kit.transaction_bytes import COMMIT_US, begin_body, gtid_body, map_body, rows_body
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
-from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
-from airflow_provider_mysql_cdc.cdc.drain import drain_writer as writer_module
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import ENV_VARIABLE
 from airflow_provider_mysql_cdc.cdc.drain.committer import CHECK_EVENTS, Committer
-from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
+from airflow_provider_mysql_cdc.cdc.drain.event_handlers import EventHandlers
 from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalRows
@@ -72,10 +70,13 @@ def add_gtid(draw: random.Random, dump: Dump, number: int) -> None:
     if draw.random() < 0.1:
         more = draw.choice([{"original": COMMIT_US - 5}, {"clock": 0}, {"us": 0}])
     number += draw.choice([0, 0, 0, 5])
-    if draw.random() < 0.2:
-        dump.add(c.ANONYMOUS_GTID_LOG_EVENT, gtid_body(0, **more))
-    else:
-        dump.add(c.GTID_LOG_EVENT, gtid_body(number, **more))
+    kind, cut = (c.ANONYMOUS_GTID_LOG_EVENT, None) if draw.random() < 0.2 else (c.GTID_LOG_EVENT, None)
+    if kind == c.GTID_LOG_EVENT and draw.random() < 0.05:
+        cut = 42  # as MySQL 5.7 writes it
+    if draw.random() < 0.15:
+        more["uuid"] = UUID[::-1]
+    server_id = draw.choice([SERVER_ID] * 6 + [8, 9])
+    dump.add(kind, gtid_body(number if kind == c.GTID_LOG_EVENT else 0, **more)[:cut], server_id=server_id)
 
 
 def add_transaction(draw: random.Random, dump: Dump, number: int) -> None:
@@ -123,32 +124,65 @@ def cut(draw: random.Random, data: bytes) -> Iterator[bytes]:
         at += size
 
 
-@for_each("seed", range(60))
-def test_a_plain_loop_does_what_the_events_handlers_do(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def drawn(seed: int) -> tuple[Dump, list[bytes], ResumePosition | None]:
+    """Return what a server sends, in pieces, and where an earlier attempt has stopped."""
     draw = random.Random(seed)
     dump = sent(draw, crc=seed % 4 > 0)
     data = bytearray(dump.data)
     if seed % 3 == 0:
         data[draw.randrange(200, len(data))] ^= 1 << draw.randrange(8)
     pieces = list(cut(draw, bytes(data)))
-    form = FORMS[seed % len(FORMS)]
     resume = None
     if seed % 5 == 0 and dump.events:
         _, file, _, pos, _ = dump.events[len(dump.events) // 3]
         resume = ResumePosition(BinlogOffset(file, pos), 0, 0)
+    return dump, pieces, resume
+
+
+@for_each("seed", range(60))
+def test_a_plain_loop_does_what_the_events_handlers_do(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    dump, pieces, resume = drawn(seed)
+    form, calls, made = FORMS[seed % len(FORMS)], noted_calls(monkeypatch), []
     counted = seed % 2 == 0  # otherwise the loop counts as long as it can
-    plain, handled = (
-        drained(monkeypatch, dump, pieces, plainly=plainly, resume=resume, counted=counted, **form)[:2]
-        for plainly in (True, False)
-    )
-    assert plain[1] == handled[1]
-    assert comparable(plain[0]) == comparable(handled[0])
+    for plainly in (True, False):
+        noted, end, _ = drained(monkeypatch, dump, pieces, plainly=plainly, resume=resume, counted=counted, **form)
+        made.append((end, comparable(noted), list(calls)))
+        calls.clear()
+    assert made[0] == made[1]
+
+
+def by_end(calls: list[Any]) -> dict[Any, list[Any]]:
+    """Return the calls of each transaction by its end, those of its rows left out."""
+    found, last = dict[Any, list[Any]](), list[Any]()
+    for name, given, state in calls:
+        if name == "begin" or last:
+            last = [] if name == "begin" else last
+            last.append((name, given, state) if name == "end" else (name, given))
+        if name == "end":
+            found[given], last = [call for call in last if call[0] not in ("add_rows", "note_query")], []
+    return found
+
+
+@pytest.mark.native
+def test_the_kernels_loop_makes_the_calls_of_its_last_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ENV_VARIABLE)
+    whole, calls = 0, noted_calls(monkeypatch)
+    for seed in range(60):
+        (dump, pieces, resume), made = drawn(seed), []
+        for kernel in (True, False):
+            drained(monkeypatch, dump, pieces, plainly=False, whole=kernel, resume=resume, counted=False)
+            whole += sum(name == "add_executed" for name, *_ in calls)
+            made.append(by_end(calls))
+            calls.clear()
+        of_kernel, of_handlers = made
+        assert of_kernel == {end: of_handlers[end] for end in of_kernel}, seed
+    assert whole > 100
 
 
 def test_no_event_of_a_plain_transaction_is_yielded(monkeypatch: pytest.MonkeyPatch) -> None:
     dump, handled = plain_dump(100), list[int]()
-    gtid = DrainWriter._gtid
-    monkeypatch.setattr(DrainWriter, "_gtid", lambda self, event: (handled.append(event.type), gtid(self, event)))
+    gtid = EventHandlers._gtid
+    monkeypatch.setattr(EventHandlers, "_gtid", lambda self, event: (handled.append(event.type), gtid(self, event)))
     noted, _, _ = drained(monkeypatch, dump, [bytes(dump.data)], plainly=True)
     assert len(noted) == 101 and handled == []
 
@@ -202,21 +236,3 @@ def test_an_event_beyond_the_limit_is_left_for_the_stream(monkeypatch: pytest.Mo
     limit = dump.events[limit_at][3] - 1
     handled = writer.plain_transactions.handle_events(bytes(dump.data), at, "binlog.000001", first[2], limit, 4)
     assert (handled.pos, handled.cut) == (dump.events[limit_at][2], False)
-
-
-def test_the_time_of_a_gtid_event_is_the_one_of_its_parser() -> None:
-    for body, kind in (
-        (gtid_body(3), c.GTID_LOG_EVENT),
-        (gtid_body(0), c.ANONYMOUS_GTID_LOG_EVENT),
-        (gtid_body(0), c.GTID_LOG_EVENT),
-        (gtid_body(3, clock=0), c.GTID_LOG_EVENT),
-        (gtid_body(3, original=9), c.GTID_LOG_EVENT),
-        (gtid_body(3)[:42], c.GTID_LOG_EVENT),
-    ):
-        common = writer_module.ev.parse_common_gtid(kind, body, 0, len(body))
-        if common is not None:
-            event = Event(kind, 1, 1, 0, "b.000001", 4, 99, body, 0, len(body))
-            parsed = parse_gtid(event)
-            assert common == (parsed.gtid, parsed.commit_us)
-        else:
-            assert kind != c.ANONYMOUS_GTID_LOG_EVENT

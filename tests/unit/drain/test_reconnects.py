@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.drain import batch_run, drain_writer, reconnects
+from airflow_provider_mysql_cdc.cdc.drain import batch_run, drain_writer, event_handlers, reconnects
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import WriterInputs
 from airflow_provider_mysql_cdc.cdc.drain.reconnects import Reconnects
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, SourceConnectionError
@@ -92,7 +92,7 @@ def test_what_was_produced_is_not_produced_again(monkeypatch: pytest.MonkeyPatch
     def rows(*, breaks: bool) -> Iterator[Any]:
         yield statement("BEGIN", START.pos)
         for number in range(4):
-            position.events += 1
+            position.add_rows(1)
             if not position.rows_committed():
                 rig.sink.produce("p.d.t", b"k", b"%d" % number, 0)
                 produced.append(number)
@@ -113,7 +113,7 @@ def test_a_connection_of_a_handler_is_not_the_streams(monkeypatch: pytest.Monkey
     def refuse(event: Event) -> None:
         raise BROKEN
 
-    monkeypatch.setattr(drain_writer.DrainWriter, "_query", lambda self, event: refuse(event))
+    monkeypatch.setattr(event_handlers.EventHandlers, "_query", lambda self, event: refuse(event))
     starts = streams(monkeypatch, rig, lambda: iter_of(statement("BEGIN", 4)))
     with pytest.raises(SourceConnectionError):
         rig.writer.run()
@@ -126,7 +126,7 @@ def iter_of(*events: Event) -> Iterator[Event]:
 
 def test_a_transaction_that_changed_a_structure_is_not_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(monkeypatch)
-    rig.writer.ddl_events._server_variables = {"lower_case_table_names": 0, "explicit_defaults_for_timestamp": 1}
+    rig.writer.ddl.ddl_events._server_variables = {"lower_case_table_names": 0, "explicit_defaults_for_timestamp": 1}
 
     def create() -> Iterator[Any]:
         yield statement("BEGIN", START.pos)

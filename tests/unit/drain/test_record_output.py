@@ -53,8 +53,8 @@ class Output:
         self.counts, self.tables = counts.by_topic, counts.by_table
         self.output = RecordOutput(sink, CONTEXT, identity, False, at, None, "history", None, counts)
 
-    def walked(self, partition: int) -> Any:
-        self.output.produce_decoded(route(), list(RECORDS), partition, 9)
+    def walked(self, partition: int, gtid: str | None = "g:9") -> Any:
+        self.output.produce_decoded(route(), list(RECORDS), partition, gtid, 5, 9)
         return self
 
 
@@ -77,19 +77,19 @@ def test_records_of_whole_transactions_with_ids_go_to_their_partition() -> None:
     found = Output(identity=True).walked(1)
     assert found.all == found.plain == [] and found.counts == {"t": 2} and found.met == [("t", 1)]
     assert found.one == [
-        ("t", b"k1", b"v1", 1, [*CONTEXT, ("cdc-id", b"g:8/3/0/0")]),
-        ("t", b"k2", None, 1, [("h", b"x"), *CONTEXT, ("cdc-id", b"g:8/3/0/1")]),
+        ("t", b"k1", b"v1", 1, [*CONTEXT, ("cdc-id", b"g:9/5/0/0")]),
+        ("t", b"k2", None, 1, [("h", b"x"), *CONTEXT, ("cdc-id", b"g:9/5/0/1")]),
     ]
 
 
 def test_a_transaction_without_a_gtid_is_named_by_its_server_and_position() -> None:
     """The same position of another server is another transaction."""
     found = Output(identity=True)
-    found.output.position.gtid, found.output.server_uuid = None, "uuid-1"  # type: ignore[misc]
-    found.walked(1)
+    found.output.server_uuid = "uuid-1"
+    found.walked(1, None)
     assert [headers[-1] for *_, headers in found.one] == [
-        ("cdc-id", b"uuid-1/b:4/3/0/0"),
-        ("cdc-id", b"uuid-1/b:4/3/0/1"),
+        ("cdc-id", b"uuid-1/b:4/5/0/0"),
+        ("cdc-id", b"uuid-1/b:4/5/0/1"),
     ]
 
 
@@ -109,7 +109,7 @@ def test_flat_rows_of_whole_transactions_go_to_their_partition_and_those_of_othe
     found, formed = Output(identity=identity), replace(route(), record_format=FORM)
     flat = [(b"k1", b"v1", 0, 0, None, 0), (b"k2", b"v2", 1, 0, None, 2), (b"k3", None, 2, 0, None, 1)]
     for record in flat:
-        found.output.produce_decoded(formed, [record], record[5], 9)
+        found.output.produce_decoded(formed, [record], record[5], "g:8", 3, 9)
     assert (found.counts, found.tables) == ({"t": 2}, {"d.t": 2})
     if identity:
         told = [(key, value, part, headers[-1]) for _, key, value, part, headers in found.one]
@@ -131,7 +131,7 @@ def test_a_transaction_decoder_gets_the_number_of_partitions(share: TopicShare, 
     event = Event(c.TABLE_MAP_EVENT, 1, 1, 0, "b.000001", 4, 99, b"\7\0\0\0\0\0raw.", 0, 10)
     flat = replace(route(share), record_format=FORM, source=TicdcSource(none, extension=True))
     for one in (route(share), flat):
-        WholeTransactions(walker, none, none, none, none).add_route(event, one)
+        WholeTransactions(walker, none, none, none).add_route(event, one)
     assert [given[-1] for given in told] == [partitions, partitions]
 
 

@@ -27,7 +27,7 @@ def test_rows_before_it_end_the_batch(monkeypatch: pytest.MonkeyPatch, sql: str)
     def events(_: Any) -> Iterator[Any]:
         yield statement("BEGIN", 4)
         rig.sink.produce("p.d.t", b"k", b"v", 0)
-        rig.writer.position.events += 1
+        rig.writer.position.add_rows(1)
         yield statement(sql, 500)
 
     with pytest.raises(UnsupportedEventError, match=r"rolled back in the binlog") as caught:

@@ -40,7 +40,7 @@ from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
-START = BinlogOffset("binlog.000001", 4)
+START = BinlogOffset("binlog.000001", 4, "")
 
 
 def transaction(dump: Dump, kind: int = c.GTID_LOG_EVENT) -> Dump:
@@ -104,20 +104,19 @@ class Writer:
         self.done: list[Any] = []
         self.found, self.failed, self.by_event = found, False, False
         self.at = WriterPosition(START, resume=resume)
-        self.tracker, self.counts = GtidTracker(""), WriterCounts()
+        self.counts = WriterCounts()
         note = self.done.append
         self.walked = WholeTransactions(
             walker=self,  # type: ignore[arg-type]
             output=SimpleNamespace(  # type: ignore[arg-type]
                 taken_over=None,
-                produce_decoded=lambda *given: note((*given, self.at.gtid, self.at.events)),
+                produce_decoded=lambda *given: note(given),
                 counts=self.counts,
             ),
             position=self.at,
-            tracker=self.tracker,
             committer=SimpleNamespace(  # type: ignore[arg-type]
                 check=lambda: note(
-                    (self.at.last_transaction, str(self.at.boundary), self.tracker.text(), self.at.events)
+                    (self.at.last_transaction, str(self.at.boundary), self.at.tracker.text(), self.at.events)
                 )
             ),
         )
@@ -138,17 +137,15 @@ FOUND = NativeTransactions(
     BATCH_FULL,
     [("t", [1, 2], 0, "g:8", 2, 70), ("u", [3], 4, "g:9", 1, 30)],
     [(UUID_TEXT, 4, 7), (UUID_TEXT, 9, 10)],
-    (7, "g:9", 5, 11),
+    (7, f"{UUID_TEXT}:9", 5, 11),
 )
 
 
 def test_a_commit_after_whole_transactions_names_the_end_of_the_last_one() -> None:
     writer = Writer(FOUND)
-    writer.at.events = writer.at.statements = 3
     assert writer.run() is FOUND
-    marker = ((7, "g:9"), "binlog.000001:500", f"{UUID_TEXT}:4-6:9", 0)
-    assert writer.done == [("t", [1, 2], 0, 70, "g:8", 2), ("u", [3], 4, 30, "g:9", 1), marker]
-    assert (writer.at.gtid, writer.at.commit_us, writer.at.thread, writer.at.statements) == ("g:9", 5, 11, 0)
+    marker = ((7, f"{UUID_TEXT}:9"), "binlog.000001:500", f"{UUID_TEXT}:4-6:9", 0)
+    assert writer.done == [*FOUND.segments, marker]
 
 
 def test_what_the_kernel_decodes_is_counted_where_its_partition_is_the_writers() -> None:
@@ -158,7 +155,7 @@ def test_what_the_kernel_decodes_is_counted_where_its_partition_is_the_writers()
     writer.run()
     found = writer.counts.meter.metrics(writer.at, None, {}, (0, 0))
     assert found.counts == StreamCounts(created=2, updated=1, committed=4, filtered=6)
-    assert found.last_event is not None and (found.last_event.table, found.last_event.gtid) == ("d.t", "g:9")
+    assert found.last_event is not None and (found.last_event.table, found.last_event.gtid) == ("d.t", f"{UUID_TEXT}:9")
 
 
 def test_what_an_earlier_attempt_committed_is_passed_event_by_event() -> None:
@@ -248,11 +245,10 @@ def test_a_transaction_decoder_learns_tables_and_forgets_them_when_a_structure_c
 ) -> None:
     rig, walker = Rig(monkeypatch), Learning()
     writer, none = rig.writer, TopicShare("", 0, frozenset(), False)
-    writer.whole_transactions = WholeTransactions(
+    writer.handlers.whole_transactions = writer.ddl.whole_transactions = WholeTransactions(
         walker,  # type: ignore[arg-type]
         writer.output,
         writer.position,
-        writer.tracker,
         writer.committer,
     )
     route = TableRoute(TableId("d", "t"), "", none, None, None, ())
@@ -260,9 +256,9 @@ def test_a_transaction_decoder_learns_tables_and_forgets_them_when_a_structure_c
     event = Event(c.TABLE_MAP_EVENT, 1, 1, 0, "b.000001", 4, 99, b"...\7\0\0\0\0\0raw.crc!", 3, 13)
     for one in (signals, formed, route, route):
         monkeypatch.setattr(writer.routes, "of_table_map", lambda *_, one=one: one)
-        writer._table_map(event)
+        writer.handlers._table_map(event)
     assert walker.known == [(b"raw.", route, None, None, 1)]
-    writer._replace_state(SchemaState(), event, ())
+    writer.ddl._replace_state(SchemaState(), event, ())
     assert walker.known == []
 
 

@@ -111,7 +111,7 @@ def test_a_transaction_without_its_end_is_counted(monkeypatch: pytest.MonkeyPatc
     rig = Rig(monkeypatch)
     monkeypatch.setattr(ev, "parse_gtid", lambda event: ev.GtidEvent(None))
     monkeypatch.setattr(ev, "parse_rotate", lambda event: SimpleNamespace(file="b.000002", position=4))
-    monkeypatch.setattr(row_events.RowEventHandler, "handle", lambda rows, event: rows.position.add_row_event(event))
+    monkeypatch.setattr(row_events.RowEventHandler, "handle", lambda rows, event: rows.position.add_rows(7))
 
     def event(kind: int) -> Any:
         places = {"file": "b.000001", "start_pos": 10, "end_pos": 40, "inner": False, "body": 0, "end": 7}

@@ -9,7 +9,7 @@ from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
-from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
+from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition, row_event_size
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, ServerChangedError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
@@ -27,15 +27,17 @@ def walk(resume: ResumePosition | None) -> list[tuple[ResumePosition, bool, bool
     for i, step in enumerate(STEPS):
         done = False
         if step == "R":
-            at.events += 1
+            at.add_rows(1)
             done = at.rows_committed()
         elif step == "E":
             done = at.transaction_committed()
-            at.move_to("b.000001", 100 + i)
+            at.end("b.000001", 100 + i)
         else:
-            at.statements += 1
+            at.add_statement()
             done = at.statement_committed()
-        out.append((at.reached(None), done, at.is_before_resume()))
+        again = at.rows_committed(), at.statement_committed(), at.is_before_resume(), at.reached()
+        assert again == (at.rows_committed(), at.statement_committed(), at.is_before_resume(), at.reached())
+        out.append((at.reached(), done, at.is_before_resume()))
     return out
 
 
@@ -59,8 +61,8 @@ def _row_event(size: int, *, inner: bool = False) -> Event:
 
 
 def _resumed(resume: ResumePosition, gtid: str = GTID) -> WriterPosition:
-    position = WriterPosition(resume.offset, last_transaction=(1, gtid), resume=resume)
-    position.begin_transaction()
+    position = WriterPosition(resume.offset, resume)
+    position.begin("b.000001", 1, gtid, 0)
     return position
 
 
@@ -69,18 +71,18 @@ def test_committed_row_events_are_known_again_by_their_bytes(inner: bool) -> Non
     resume = ResumePosition(BEFORE, 2, 1, GTID, 300)
     same = _resumed(resume)
     for size in (100, 200, 50):
-        same.add_row_event(_row_event(size, inner=inner))
-    assert same.reached(None).row_bytes == 350 and same.reached(None).gtid == GTID
+        same.add_rows(row_event_size(_row_event(size, inner=inner)))
+    assert same.reached().row_bytes == 350 and same.reached().gtid == GTID
     for sizes, gtid in (((100, 201), GTID), ((100, 200), GTID[:-1] + "9")):
         other = _resumed(resume, gtid)
-        other.add_row_event(_row_event(sizes[0], inner=inner))
+        other.add_rows(row_event_size(_row_event(sizes[0], inner=inner)))
         with pytest.raises(ServerChangedError, match="other row events on this server"):
-            other.add_row_event(_row_event(sizes[1], inner=inner))
+            other.add_rows(row_event_size(_row_event(sizes[1], inner=inner)))
 
 
 def test_a_transaction_that_ends_before_the_committed_row_events_is_refused() -> None:
     other = _resumed(ResumePosition(BEFORE, 2, 1, GTID, 300))
-    other.add_row_event(_row_event(300))
+    other.add_rows(300)
     with pytest.raises(ServerChangedError, match="it has 1 row events, and 2 are committed"):
         other.move_to("b.000001", 900)
     first = WriterPosition(BEFORE, resume=ResumePosition(replace(BEFORE, pos=900), 2, 1, GTID, 300))
@@ -90,23 +92,22 @@ def test_a_transaction_that_ends_before_the_committed_row_events_is_refused() ->
 
 def test_a_marker_of_an_older_version_is_continued_on_its_server() -> None:
     position = _resumed(ResumePosition(BEFORE, 1, 1))
-    position.add_row_event(_row_event(77))
+    position.add_rows(77)
     assert position.rows_committed()
 
 
 def test_the_last_transaction_is_the_one_before_the_boundary() -> None:
     start = replace(BEFORE, last_commit=f"{GTID}@5")
     position = WriterPosition(start)
-    assert position.reached(None).offset.last_commit == f"{GTID}@5", "nothing was read yet"
-    position.gtid, position.commit_us, position.events = f"{GTID}0", 7, 3
-    assert position.reached(None).offset.last_commit == f"{GTID}@5", "it has not ended"
-    position.move_to("b.000001", 200)
-    reached = position.reached(None)
+    assert position.reached().offset.last_commit == f"{GTID}@5", "nothing was read yet"
+    position.begin("b.000001", 1, f"{GTID}0", 7)
+    assert position.reached().offset.last_commit == f"{GTID}@5", "it has not ended"
+    position.end("b.000001", 200)
+    reached = position.reached()
     assert reached.offset.last_commit == f"{GTID}0@7"
     assert ResumePosition.from_json(reached.to_json()).offset.last_commit == f"{GTID}0@7"
-    position.gtid, position.commit_us = f"{GTID}1", 9
-    position.begin_transaction()
-    assert position.reached(None).offset.last_commit == f"{GTID}0@7"
+    position.begin("b.000001", 1, f"{GTID}1", 9)
+    assert position.reached().offset.last_commit == f"{GTID}0@7"
 
 
 def test_a_place_has_no_last_transaction_of_another() -> None:
@@ -122,17 +123,22 @@ def test_empty_transactions_are_remembered() -> None:
     start = replace(BEFORE, read_empty=f"{SOURCE}:5")
     position = WriterPosition(start)
     for number, statements, events in ((6, 2, 0), (8, 3, 0), (10, 2, 1), (12, 2, 0)):
-        position.gtid, position.statements, position.events = f"{SOURCE}:{number}", statements, events
-        position.note_empty()
-        position.move_to("b.000001", 100 * number)
-    read = position.reached(None)
+        position.begin("b.000001", 1, f"{SOURCE}:{number}", 0)
+        for _ in range(statements - 1):
+            position.add_statement()
+        for _ in range(events):
+            position.add_rows(1)
+        position.end_statement()
+        position.end("b.000001", 100 * number)
+    read = position.reached()
     assert read.offset.read_empty == f"{SOURCE}:5-6:12"
     assert ResumePosition.from_json(read.to_json()).offset.read_empty == f"{SOURCE}:5-6:12"
-    assert WriterPosition(BEFORE).reached(None).offset.read_empty is None
+    assert WriterPosition(BEFORE).reached().offset.read_empty is None
     for number in range(100, 700, 2):
-        position.gtid, position.statements = f"{SOURCE}:{number}", 2
-        position.note_empty()
-    kept = GtidSet.parse(position.reached(None).offset.read_empty)
+        position.begin("b.000001", 1, f"{SOURCE}:{number}", 0)
+        position.begin_statement(5)
+        position.end_statement()
+    kept = GtidSet.parse(position.reached().offset.read_empty)
     assert kept.contains(f"{SOURCE}:698") and not kept.contains(f"{SOURCE}:5") and len(str(kept)) < 1000
     with pytest.raises(DamagedRecordError, match="read_empty"):
         BinlogOffset.from_json({**start.to_json(), "read_empty": "none"})
@@ -142,7 +148,7 @@ def test_lent_gtids_are_remembered() -> None:
     """The server that is read, or one that it replicates from, has executed something under another one's GTID."""
     own, upstream, group = (f"{letter * 8}-0000-0000-0000-000000000001" for letter in "acd")
     position = WriterPosition(BEFORE)
-    position.local_gtids = LocalGtids(7, own, frozenset({group}), {8: upstream})
+    position.connect(LocalGtids(7, own, frozenset({group}), {8: upstream}))
     for server_id, number, uuid, is_lent in (
         (7, 1, SOURCE, True),
         (7, 2, own, False),
@@ -156,23 +162,21 @@ def test_lent_gtids_are_remembered() -> None:
         (9, 10, SOURCE, True),
         (9, 11, group, False),
     ):
-        position.gtid = f"{uuid}:{number}"
-        position.sign(server_id, position.gtid)
+        position.begin("b.000001", server_id, f"{uuid}:{number}", 0)
         assert position.is_lent is is_lent, number
-        position.note_unchanged()
-        position.move_to("b.000001", position.pos + 100)
-    position.gtid = None
-    position.sign(7, None)
-    position.note_unchanged()
+        position.end("b.000001", position.pos + 100)
+    position.begin("b.000001", 7, None, 0)
+    position.end("b.000001", position.pos + 100)
     for number, is_text, events in ((20, True, 0), (21, True, 1), (22, False, 0)):
-        position.gtid = f"{own}:{number}"
-        position.sign(7, position.gtid)
-        position.is_text, position.events = is_text, events
-        position.note_unchanged()
-    read = position.reached(None).offset
+        position.begin("b.000001", 7, f"{own}:{number}", 0)
+        position.note_text(is_text=is_text)
+        for _ in range(events):
+            position.add_rows(1)
+        position.end("b.000001", position.pos + 100)
+    read = position.reached().offset
     assert (read.read_empty, read.read_as_text) == (f"{SOURCE}:1:5:7:10", f"{own}:20")
-    assert WriterPosition(BinlogOffset.from_json(read.to_json())).reached(None).offset.read_as_text == f"{own}:20"
-    unknown = WriterPosition(BEFORE, gtid=f"{SOURCE}:1")
-    unknown.local_gtids = LocalGtids()
-    unknown.sign(0, unknown.gtid)
+    assert WriterPosition(BinlogOffset.from_json(read.to_json())).reached().offset.read_as_text == f"{own}:20"
+    unknown = WriterPosition(BEFORE)
+    unknown.connect(LocalGtids())
+    unknown.begin("b.000001", 0, f"{SOURCE}:1", 0)
     assert not unknown.is_lent

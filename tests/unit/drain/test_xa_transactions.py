@@ -12,7 +12,7 @@ from kit.drain_rig import START, Rig
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
-from airflow_provider_mysql_cdc.cdc.drain import drain_writer as writer_module
+from airflow_provider_mysql_cdc.cdc.drain import event_handlers
 from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes_module
 from airflow_provider_mysql_cdc.cdc.drain.table_route import NO_SHARE
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
@@ -80,18 +80,18 @@ def test_rows_are_produced_when_they_commit_and_not_before(
 ) -> None:
     rig = made(monkeypatch)
     read: list[PreparedXa] = []
-    monkeypatch.setattr(writer_module, "read_rows", lambda cfg, xa, *_: read.append(xa) or iter([ROWS]))
+    monkeypatch.setattr(event_handlers, "read_rows", lambda cfg, xa, *_: read.append(xa) or iter([ROWS]))
     rig.run(given(*PREPARE))
-    assert seen == [] and [xa.xid for xa in rig.writer.xa.prepared] == [XID]
+    assert seen == [] and [xa.xid for xa in rig.writer.handlers.xa.prepared] == [XID]
     rig.run(given(gtid(500), statement(520, f"XA {verb} {XID}")))
-    assert len(read) == len(seen) == times and rig.writer.xa.prepared == ()
+    assert len(read) == len(seen) == times and rig.writer.handlers.xa.prepared == ()
 
 
 def test_a_retry_does_not_produce_what_was_committed(monkeypatch: pytest.MonkeyPatch, seen: list[Any]) -> None:
     rig = made(monkeypatch, ResumePosition(START.with_position(START.file, 600), 0))
-    rig.writer.xa._prepared[XID] = PREPARED
-    monkeypatch.setattr(writer_module, "read_rows", lambda *_: iter([ROWS]))
-    monkeypatch.setattr(writer_module, "find_prepared", lambda *_: pytest.fail("its rows are not needed"))
+    rig.writer.handlers.xa._prepared[XID] = PREPARED
+    monkeypatch.setattr(event_handlers, "read_rows", lambda *_: iter([ROWS]))
+    monkeypatch.setattr(event_handlers, "find_prepared", lambda *_: pytest.fail("its rows are not needed"))
     commits = [statement(520, f"XA COMMIT {XID}"), statement(540, f"XA COMMIT {XID}")]
     rig.run(given(gtid(500), *commits, gtid(700), event(c.XID_EVENT, 720)))
     assert seen == [ROWS] and rig.writer.output.counts.records() == 0
@@ -107,13 +107,13 @@ def test_rows_that_a_retry_cannot_read_any_more(
         raise BinlogPurgedError("purged")
 
     rig = made(monkeypatch, ResumePosition(START.with_position(START.file, 600), 0))
-    monkeypatch.setattr(writer_module, "read_rows", purged)
+    monkeypatch.setattr(event_handlers, "read_rows", purged)
     keys = WindowKeys({TableId("db", "t")}) if in_window else None
     object.__setattr__(rig.writer.context, "window_keys", keys)
-    rig.writer.xa._prepared[XID] = PREPARED
+    rig.writer.handlers.xa._prepared[XID] = PREPARED
     rig.run(given(gtid(500), statement(520, f"XA COMMIT {XID}")))
     assert keys is None or list(keys.unreadable) == [TableId("db", "t")]
-    rig.writer.xa._prepared[XID] = PREPARED
+    rig.writer.handlers.xa._prepared[XID] = PREPARED
     with pytest.raises(BinlogPurgedError):
         rig.run(given(gtid(700), statement(720, f"XA COMMIT {XID}")))
 
@@ -125,7 +125,7 @@ def test_the_first_transaction_after_a_crash_is_in_the_new_file(
     rig = made(monkeypatch)
     file = "b.000002"
     rig.run(given(gtid(200, file), statement(210, f"XA START {XID}", file), event(c.XA_PREPARE_LOG_EVENT, 400, file)))
-    assert rig.writer.xa.prepared == (PreparedXa(XID, file, 4, 400),)
+    assert rig.writer.handlers.xa.prepared == (PreparedXa(XID, file, 4, 400),)
 
 
 def test_a_search_for_a_prepared_transaction_stands_in_no_kafka_transaction(
@@ -133,7 +133,7 @@ def test_a_search_for_a_prepared_transaction_stands_in_no_kafka_transaction(
 ) -> None:
     rig = made(monkeypatch)
     open_bytes: list[int] = []
-    monkeypatch.setattr(writer_module, "find_prepared", lambda *_: open_bytes.append(rig.sink.bytes_pending))
+    monkeypatch.setattr(event_handlers, "find_prepared", lambda *_: open_bytes.append(rig.sink.bytes_pending))
 
     def events(_: Any) -> Iterator[Any]:
         rig.sink.produce("p.d.t", b"k", b"v", 0)
@@ -145,7 +145,7 @@ def test_a_search_for_a_prepared_transaction_stands_in_no_kafka_transaction(
 
 def test_reading_prepared_rows_does_not_stop_the_clock(monkeypatch: pytest.MonkeyPatch, seen: list[Any]) -> None:
     rig = made(monkeypatch)
-    rig.writer.xa._prepared[XID] = PREPARED
+    rig.writer.handlers.xa._prepared[XID] = PREPARED
     open_for: list[float] = []
 
     def read_rows(*_: Any) -> Iterator[Any]:
@@ -156,6 +156,6 @@ def test_reading_prepared_rows_does_not_stop_the_clock(monkeypatch: pytest.Monke
             if rig.sink.bytes_pending:
                 open_for.append(rig.clock.now)
 
-    monkeypatch.setattr(writer_module, "read_rows", read_rows)
+    monkeypatch.setattr(event_handlers, "read_rows", read_rows)
     rig.run(given(gtid(500), statement(520, f"XA COMMIT {XID}")))
     assert len(seen) == 500 and max(open_for) < 10 + 64 * 0.1 + 0.2

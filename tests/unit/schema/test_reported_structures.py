@@ -110,4 +110,4 @@ def test_where_the_channel_is_off_nothing_of_the_table_counts(monkeypatch: pytes
     log = Binlog()
     log.transaction(tells("one", "v", "CREATE"))
     rig, _ = run(monkeypatch, log, **FLAT, **{"signal.enabled.channels": "kafka"})
-    assert rig.writer.state.tables == {} and handed_over(rig.kafka) == []
+    assert rig.writer.ddl.state.tables == {} and handed_over(rig.kafka) == []

@@ -54,10 +54,10 @@ def run(
     if kafka is not None:
         rig.sink._kafka = rig.kafka = kafka
         rig.sink.init()
-    rig.writer.ddl_events._server_variables = {"lower_case_table_names": 0, "explicit_defaults_for_timestamp": 1}
+    rig.writer.ddl.ddl_events._server_variables = {"lower_case_table_names": 0, "explicit_defaults_for_timestamp": 1}
     watermarks: list[tuple[str, str]] = []
-    if rig.writer.signals is not None:
-        rig.writer.signals.on_watermark = lambda id_, type_: watermarks.append((id_, type_))
+    if rig.writer.handlers.signals is not None:
+        rig.writer.handlers.signals.on_watermark = lambda id_, type_: watermarks.append((id_, type_))
 
     def events(on_wait: Any) -> Iterator[Any]:
         for number, event in enumerate(log.events):
@@ -144,8 +144,8 @@ def test_only_writer_0_hands_over_and_only_where_the_channel_is_on(monkeypatch: 
         create_writer(replace(context, index=index, window_keys=keys))
         for index, keys in ((0, None), (1, WindowKeys((), low_watermark_id="x-open")))
     ]
-    assert writers[0].signals is None, "nobody wants anything of the table"
-    waits = writers[1].signals
+    assert writers[0].handlers.signals is None, "nobody wants anything of the table"
+    waits = writers[1].handlers.signals
     assert waits is not None and waits.side_records is None
 
 
@@ -299,7 +299,7 @@ def read_with(monkeypatch: pytest.MonkeyPatch, table: Table | None, row: tuple[A
     log.commit()
     rig = Rig(monkeypatch, **GIVEN)
     if table is not None:
-        rig.writer.state = rig.writer.state.with_table(table)
+        rig.writer.ddl.state = rig.writer.ddl.state.with_table(table)
     rig.run(lambda _: iter(log.events))
     return rig
 
