@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.formats.table_options import schema_text, table_options
-from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family, type_names
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, folded_name
 from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import column_origins
 from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import UnloggedChange
@@ -24,8 +24,9 @@ _STRICT = 1 << 21 | 1 << 22
 """Bits of ``sql_mode``: STRICT_TRANS_TABLES and STRICT_ALL_TABLES, with which a value that does not fit is an error."""
 _KINDS = ("ALTER", "RENAME", "INDEX")
 _UNICODE = ("utf8mb4", "utf16", "utf16le", "utf32")
-_SIZES = ("CHAR", "VARCHAR", "TEXT", "MEDIUMTEXT", "LONGTEXT", "VARBINARY", "BLOB", "MEDIUMBLOB", "LONGBLOB")
-"""Types in the order of what they hold; the smallest ones hold less than some VARCHAR."""
+_LESS_THAN_SOME_VARCHAR = ("TINYTEXT", "TINYBLOB", "BINARY")
+_SIZES = tuple(name for name in type_names(Family.TEXT, Family.BYTES) if name not in _LESS_THAN_SOME_VARCHAR)
+"""Types in the order of what they hold."""
 
 
 def altered_values(
