@@ -110,6 +110,14 @@ def test_inserts_deletes_and_updates(options: DecoderOptions) -> None:
         assert both.event("update", MAP, *body(pair, columns=5, images=2)) is not None
 
 
+def test_a_set_of_three_bytes() -> None:
+    members = column("s", "SET", charset="utf8mb4", enum_values=tuple(f"m{n}" for n in range(24)))
+    both = Sides(table(column("id", "INT", nullable=False), members, key=("id",)), DecoderOptions())
+    rows = [image(2, struct.pack("<i", 1) + mask.to_bytes(3, "little")) for mask in (1, 1 << 15, 1 << 16, 1 << 23)]
+    outcome = both.event("write", table_map((wt.LONG, 0), (wt.STRING, wt.SET | 3 << 8)), *body(*rows, columns=2))
+    assert outcome is not None and outcome[0] == "records"
+
+
 def test_an_event_whose_second_row_changes_the_key() -> None:
     both = Sides(T, DecoderOptions())
     rows = ROWS[0] + row(1, b"b"), ROWS[0] + ROWS[2], ROWS[3] + row(8191, None)

@@ -299,6 +299,8 @@ def test_what_truncation_does_to_other_types() -> None:
     rule = {"column.truncate.to.2.chars": ".*"}
     _, row = from_text(made, rule, "abcdef", "xy", "long", "12345", "99999.99", "[1, 2]", "2020-01-02 03:04:05")
     assert row == {"b": "YWI=", "s": "xy", "e": "long", "n": 12345, "d": "AJiWfw==", "j": "[1", "t": "20"}
+    zero = from_text(table(column("t", "TIMESTAMP")), {"column.truncate.to.1.chars": ".*"}, "0000-00-00 00:00:00")
+    assert zero == (None, {"t": None}), "null is longer than one character"
     options = table_options.table_options(configured(rule), made)
     assert {n: t.parameters for n, t in options.treatments if t.parameters} == dict.fromkeys(
         "bndjt", (("truncateLength", "2"),)

@@ -350,6 +350,8 @@ def test_enum_and_set() -> None:
     members = column("c", "SET", enum_values=("a", "b", "ü"), charset="utf8mb4")
     wire = (wt.STRING, wt.SET | 1 << 8)
     assert [one_value(members, wire, bytes([i])) for i in (0, 1, 5)] == ['""', '"a"', '"a,ü"']
+    large = column("c", "SET", enum_values=tuple(f"m{i}" for i in range(24)), charset="utf8mb4")
+    assert one_value(large, (wt.STRING, wt.SET | 3 << 8), b"\x01\x80\x81") == '"m0,m15,m16,m23"'
     with pytest.raises(ValueDecodeError, match="column c"):
         one_value(enum, (wt.STRING, wt.ENUM | 1 << 8), b"\x04")
     with pytest.raises(ValueDecodeError, match="beyond the 3"):

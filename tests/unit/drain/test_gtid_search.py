@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import pytest
 from kit.cases import for_each
+from kit.store_contract import START
 
+from airflow_provider_mysql_cdc.cdc.drain import failover
 from airflow_provider_mysql_cdc.cdc.drain.gtid_search import GtidSearch
+from airflow_provider_mysql_cdc.cdc.drain.refused_server import shown_gtids
+from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 
 UUIDS = {"c": "cccccccc-0000-0000-0000-000000000001", "u": "bbbbbbbb-0000-0000-0000-000000000002"}
@@ -30,6 +36,26 @@ def search(
         if found.add(gtid(name), ("b.1", number), ("b.1", 4) if number == 0 else None):
             break
     return found
+
+
+def test_the_way_out_of_lost_transactions_is_a_set_of_what_the_server_has_and_what_it_has_purged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(_: Any, __: Any, why: str, remedy: str, *, retriable: bool) -> ServerChangedError:
+        return ServerChangedError("refused", why=why, remedy=remedy, retriable=retriable)
+
+    monkeypatch.setattr(failover, "refused_server", refused)
+    for status in ([], [{"Replica_IO_Running": "Yes"}]):
+        monkeypatch.setattr(failover, "replica_status", lambda _, status=status: status)
+        error = failover._missing_error(None, START, gtids("c1 c2 c3"), gtids("c3"), gtids("u1"))
+        assert f"offset={gtids('c1 c2 u1')}," in error.remedy and str(gtids("u1")) in error.why
+        assert error.can_retry == bool(status) == ("run the task again" in error.remedy)
+
+
+def test_a_set_is_shown_whole_in_messages_unless_it_is_long() -> None:
+    assert shown_gtids(gtids("c1 c2 u1")) == str(gtids("c1 c2 u1"))
+    long = gtids(" ".join(f"c{n}" for n in range(1, 400, 2)))
+    assert shown_gtids(long) == f"{str(long)[:300]}..."
 
 
 @for_each(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import case
 from kit.memory_job import config, memory_job
 from kit.memory_kafka import MemoryKafka
 from kit.store_contract import END, START, plan
@@ -118,6 +119,29 @@ def stream(rig: Rig) -> Rig:
 
 
 FOLLOWING = plan(2, END, HERE, writers=1)
+OF_BOTH = ("require_durable_topics", "check_source", "check_signal_table", "require_own_history", "topic_warnings")
+CHECKS: dict[Any, tuple[str, ...]] = {
+    before_drain: (*OF_BOTH, "require_history", "require_recorded_history", "require_only_own_records", "log_warnings"),
+    before_snapshot: (*OF_BOTH, "log_warnings", "require_drained"),
+}
+
+
+@pytest.mark.parametrize("module", CHECKS, ids=["drain", "snapshot"])
+def test_each_check_refuses_before_a_plan_is_stored(stream: Rig, monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
+    """A driver makes some of them again, behind the start of Spark."""
+    stream.drain()
+    before = stream.state()
+    monkeypatch.setattr(before_drain, "plan_drain", lambda *_, **__: FOLLOWING)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise StateError("refused")
+
+    for name in CHECKS[module]:
+        with monkeypatch.context() as patch, case(name), pytest.raises(StateError, match="refused"):
+            for each in CHECKS[module]:
+                patch.setattr(module, each, refuse if each == name else lambda *_, **__: None)
+            stream.drain() if module is before_drain else stream.snapshot()
+        assert stream.state() == before
 
 
 def test_a_new_snapshot_is_refused_while_a_batch_is_not_finished(stream: Rig) -> None:

@@ -77,6 +77,8 @@ def test_what_cannot_be_carried_out_is_not_sent(sent: dict[str, bytes], monkeypa
         send(config(), "execute-snapshot", {})
     with pytest.raises(ConfigError, match="is not known"):
         send(config(), "run-snapshot", {})
+    with pytest.raises(ConfigError, match=r"changes\[0\] of its data cannot be read"):
+        send(config(), "schema-changes", {"database": "d", "changes": [{"type": "ALTER"}]})
     monkeypatch.setattr(send_signal, "partition_counts", lambda admin, topics: {})
     with pytest.raises(LedgerMissingError, match="cannot be stored") as caught:
         send(config(), "pause-snapshot")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from kit.cases import for_each
+from kit.memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.operate import table_structures
 from airflow_provider_mysql_cdc.cdc.operate.table_structures import StructureRecord, _continues, with_records
 from airflow_provider_mysql_cdc.cdc.schema.history_cache import TopicEnd
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
 
 def record(offset: int, *changes: tuple[str, str], server: str = "shop", **more: Any) -> TopicRecord:
@@ -56,6 +60,26 @@ def test_a_description_names_its_table_too_and_odd_names_are_those_of_assets() -
 )
 def test_what_cannot_be_read_says_nothing(other: TopicRecord) -> None:
     assert versions(record(1, ("CREATE", '"a"."t"')), other, record(3, ("CREATE", '"a"."u"'))) == {"a.t": 1, "a.u": 3}
+
+
+def test_a_later_reading_keeps_what_is_known_and_adds_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, read = [record(n, ("CREATE", f'"a"."t{n}"')) for n in range(5)], list[range]()
+
+    def between(*_: Any, since: dict[int, int], **__: Any) -> Any:
+        read.append(range(since[0], end))
+        return iter(log[since[0] : end])
+
+    monkeypatch.setattr(table_structures, "make_admin", lambda _: None)
+    monkeypatch.setattr(
+        table_structures, "existing_topics", lambda _, names: dict.fromkeys(names, TopicInfo(1, "id", 1))
+    )
+    monkeypatch.setattr(table_structures, "end_offsets", lambda *_, **__: {0: (0, end)})
+    monkeypatch.setattr(table_structures, "read_topic", between)
+    cfg, found = config(topic__prefix="shop", database__include__list="a"), None
+    for end in (3, 3, 5):
+        found = table_structures.read_table_structures(cfg, found)
+        assert list(found.versions) == [f"a.t{n}" for n in range(end)]
+    assert read == [range(3), range(3, 5)]
 
 
 def test_only_the_same_topic_is_read_on() -> None:

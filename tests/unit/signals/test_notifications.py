@@ -69,6 +69,8 @@ def test_a_notification_with_schema_has_debeziums_schemas() -> None:
         b'"optional":false,"name":"io.debezium.connector.common.Notification","version":1},"payload":{"id":"ad-hoc-1",'
     )
     assert json.loads(found[2])["payload"]["additional_data"] == {**TABLES, "connector_name": "p"}
+    keyed = progress(config(**SINK, value__converter__schemas__enable="false"))
+    assert keyed is not None and keyed[1] == found[1] and json.loads(keyed[2] or b"")["id"] == "ad-hoc-1"
 
 
 def test_members_stand_in_the_order_of_javas_map() -> None:

@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.snapshot.partial_text_row import PartialTextRows
+from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import make_snapshot_route
 
 pytestmark = pytest.mark.quick
 
@@ -76,6 +77,14 @@ def test_a_key_that_cannot_be_read_is_not_shown() -> None:
 def test_a_table_without_a_key_has_none() -> None:
     bad = describe(table(text("v")), packet(b"1"))
     assert (bad.key, bad.key_json, bad.after) == (None, None, '{"v":"1"}')
+
+
+def test_the_values_are_those_of_the_columns_that_are_selected() -> None:
+    cfg = config(**PLAIN)
+    route = make_snapshot_route(cfg, None, ROWS, 1, ROWS.columns[::-1])
+    ctx = EventContext(src_head='{"row":', src_tail="}", tail="}")
+    bad = route.partial_rows.describe(3, ERROR, packet(None, b"n", b"100:00:00", b"5"), ctx)
+    assert (bad.key, json.loads(bad.after or "")) == (b'{"id":5}', {"id": 5, "note": "n", "card": None})
 
 
 def test_a_key_has_the_schema_that_it_has_in_records() -> None:
