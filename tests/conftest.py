@@ -325,6 +325,15 @@ def root(stack: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
+def proxy(stack: Any) -> Iterator[Any]:
+    """Return a proxy in front of MySQL that a test may slow down, cut and freeze."""
+    from kit.tcp_proxy import tcp_proxy
+
+    with tcp_proxy(stack.mysql_host, stack.mysql_port) as made:
+        yield made
+
+
+@pytest.fixture
 def unique() -> str:
     """Return a name no other test uses, fit for databases, topics and owners."""
     return f"t{os.getpid()}_{int(time.time() * 1000) % 10**9}_{next(_serial)}"

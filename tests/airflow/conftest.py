@@ -53,3 +53,12 @@ def api(metadata_db: Path) -> Iterator[Any]:
             yield client
     finally:
         del os.environ["_AIRFLOW_PROCESS_CONTEXT"]
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Define connections, and stand in for spark-submit and for the pipeline; return both stand-ins."""
+    from fakes import connections, install
+
+    connections(monkeypatch, kafka_conn_id="kafka_cdc")
+    return install(monkeypatch, tmp_path)

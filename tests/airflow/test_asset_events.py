@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from datetime import timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -13,7 +12,7 @@ from unittest import mock
 import pytest
 from airflow.sdk import DAG, Asset
 from airflow_home import run_dag
-from fakes import FakeOutcome, FakePipeline, FakeSubmit, connections, install
+from fakes import FakeOutcome, FakePipeline
 
 from airflow_provider_mysql_cdc.assets.mysql_cdc import create_asset, pipeline_asset, table_asset, table_uri
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
@@ -53,12 +52,6 @@ RANGE = {
     "ended": "2025-11-27T00:00:01.000+00:00",
     "last_change": "2025-11-27T00:00:00.000+00:00",
 }
-
-
-@pytest.fixture
-def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSubmit, FakePipeline]:
-    connections(monkeypatch, kafka_conn_id="kafka_cdc")
-    return install(monkeypatch, tmp_path)
 
 
 def drain(dag_id: str, **arguments: Any) -> Any:

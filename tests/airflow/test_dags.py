@@ -12,19 +12,13 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 from airflow_home import run_dag
-from fakes import FakePipeline, FakeStream, FakeSubmit, connections, install
+from fakes import FakePipeline, FakeStream, connections
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.operators.backfill_params import backfill_arguments, interval_condition
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
 DAGS = Path(__file__).resolve().parents[2] / "airflow_provider_mysql_cdc" / "example_dags"
-
-
-@pytest.fixture
-def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSubmit, FakePipeline]:
-    connections(monkeypatch, kafka_conn_id="kafka_cdc")
-    return install(monkeypatch, tmp_path)
 
 
 def load(name: str) -> DAG:

@@ -14,7 +14,7 @@ from airflow.sdk import DAG
 from airflow_home import run_dag
 from cluster_apis import served
 from fake_driver import Driver
-from fakes import PASSWORD, FakeOutcome, FakePipeline, FakeSubmit, connections, install
+from fakes import PASSWORD, FakeOutcome
 from kubernetes import client
 
 from airflow_provider_mysql_cdc.hooks import kubernetes_secret
@@ -24,12 +24,6 @@ from airflow_provider_mysql_cdc.operators.incremental import MySqlCdcIncremental
 from airflow_provider_mysql_cdc.triggers.job import MySqlCdcJobTrigger
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
-
-
-@pytest.fixture
-def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSubmit, FakePipeline]:
-    connections(monkeypatch, kafka_conn_id="kafka_cdc")
-    return install(monkeypatch, tmp_path)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 from airflow_home import run_dag
-from fakes import FakeOutcome, FakePipeline, FakeSubmit, connections, install
+from fakes import FakeOutcome
 
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SourceConnectionError
 from airflow_provider_mysql_cdc.hooks.driver_output import DriverOutput, SparkApplication
@@ -23,12 +23,6 @@ pytestmark = pytest.mark.usefixtures("metadata_db")
 APPLICATION = 'print("[mysql-cdc] Spark application local-17, page http://10.0.0.9:4040", flush=True)'
 PIPELINE = "/mysql-cdc/#/pipelines/mysql_cdc_default"
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSubmit, FakePipeline]:
-    connections(monkeypatch, kafka_conn_id="kafka_cdc")
-    return install(monkeypatch, tmp_path)
 
 
 def links_of(dag: DAG, state: str = "success") -> dict[str, str]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import warnings
-from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG, Asset, AssetAlias, task
 from airflow_home import run_dag
-from fakes import FakePipeline, FakeSubmit, connections, install
+from fakes import FakePipeline
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
@@ -24,12 +23,6 @@ from airflow_provider_mysql_cdc.sensors.binlog import MySqlBinlogSensor
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
 OFFSETS = Asset("mysql_cdc_offsets")
-
-
-@pytest.fixture
-def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSubmit, FakePipeline]:
-    connections(monkeypatch, kafka_conn_id="kafka_cdc")
-    return install(monkeypatch, tmp_path)
 
 
 def test_mapped_pipelines_keep_their_offsets_apart_in_one_asset(fakes: Any, monkeypatch: pytest.MonkeyPatch) -> None:

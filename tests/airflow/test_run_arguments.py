@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, Param, task
 from airflow_home import run_dag
-from fakes import FakePipeline, FakeSubmit, connections, install
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.operators.common import task_config
@@ -21,12 +20,6 @@ pytestmark = pytest.mark.usefixtures("metadata_db")
 REFUSED = "the run sets arguments of the operator that a run may not set"
 FORM = {"p": Param("local[3]", type=["string", "object", "array", "null"])}
 TEXT = "{{ params.p }}"
-
-
-@pytest.fixture
-def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSubmit, FakePipeline]:
-    connections(monkeypatch, kafka_conn_id="kafka_cdc")
-    return install(monkeypatch, tmp_path)
 
 
 @task

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, Param, task
 from airflow_home import run_dag
-from fakes import PASSWORD, FakePipeline, FakeStream, FakeSubmit, connections, install
+from fakes import PASSWORD, FakeStream
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config import kafka, undeclared_properties
@@ -184,12 +184,6 @@ def test_what_one_form_names_is_refused_together_and_the_author_can_open_it(own:
     assert "database.port]" in run_form(form, run_properties=["database.hostname"])
     run_form(form, run_properties=["database.hostname", "database.port"])
     assert (own.connected, other.connected > 0) == (0, True)
-
-
-@pytest.fixture
-def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSubmit, FakePipeline]:
-    connections(monkeypatch, kafka_conn_id="kafka_cdc")
-    return install(monkeypatch, tmp_path)
 
 
 def shipped(name: str) -> DAG:

@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk import DAG, BaseNotifier
 from airflow.triggers.callback import CallbackTrigger
 from airflow_home import run_dag
-from fakes import PASSWORD, FakePipeline, FakeSubmit, connections, install
+from fakes import PASSWORD
 
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.metrics.stream_lag import StreamLag
@@ -52,12 +52,6 @@ TOLD = {"path": f"{__name__}.Told", "kwargs": {"text": "alarm: {{ mysql_cdc_alar
 def nobody_told() -> None:
     Told.texts.clear()
     Told.kinds.clear()
-
-
-@pytest.fixture
-def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSubmit, FakePipeline]:
-    connections(monkeypatch, kafka_conn_id="kafka_cdc")
-    return install(monkeypatch, tmp_path)
 
 
 @pytest.fixture

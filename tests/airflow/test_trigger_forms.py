@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 from airflow_home import run_dag
-from fakes import FakePipeline, FakeSubmit, connections, install
 
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
 from airflow_provider_mysql_cdc.operators.dag_params import adhoc_arguments, adhoc_params, reading_arguments
@@ -61,12 +60,6 @@ def test_a_form_is_grouped_and_labelled_for_people(name: str) -> None:
         if None in (values := schema.get("enum") or []):
             assert schema["values_display"]["null"].startswith("(empty: ")
             assert set(schema["values_display"]) == {"null", *values[:-1]}
-
-
-@pytest.fixture
-def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSubmit, FakePipeline]:
-    connections(monkeypatch, kafka_conn_id="kafka_cdc")
-    return install(monkeypatch, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["mysql_cdc_drain", "mysql_cdc_snapshot", "mysql_cdc_pipeline"])

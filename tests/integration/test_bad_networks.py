@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from kit.incremental_rig import ask_for, books
 from kit.records import compacted, duplicates
 from kit.sql import execute, rows
-from kit.tcp_proxy import TcpProxy, tcp_proxy
+from kit.tcp_proxy import TcpProxy
 from pipelinelib.pipeline import Pipeline
 from pipelinelib.stand_ins import ThreadRunner
 
@@ -47,12 +47,6 @@ HEARTBEATS = 4
 LOST = 0.3
 BOUND_S = 40.0
 """Far above the silence that is allowed in these tests, with the tries that follow; far below ten minutes."""
-
-
-@pytest.fixture
-def proxy(stack: Any) -> Iterator[TcpProxy]:
-    with tcp_proxy(stack.mysql_host, stack.mysql_port) as made:
-        yield made
 
 
 @pytest.fixture

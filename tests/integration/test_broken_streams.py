@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from kit.records import compacted, duplicates, payload
 from kit.sql import execute, rows
-from kit.tcp_proxy import TcpProxy, tcp_proxy
+from kit.tcp_proxy import TcpProxy
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.binlog import reconnect_delay
@@ -24,12 +23,6 @@ FLAT = {
     "snapshot.locking.mode": "none",
 }
 ROWS = 6_000
-
-
-@pytest.fixture
-def proxy(stack: Any) -> Iterator[TcpProxy]:
-    with tcp_proxy(stack.mysql_host, stack.mysql_port) as made:
-        yield made
 
 
 @pytest.fixture

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from kit.sql import execute
-from kit.tcp_proxy import TcpProxy, tcp_proxy
+from kit.tcp_proxy import TcpProxy
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
@@ -22,12 +21,6 @@ from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 SILENCE_S = 1.0
 SOON_S = 15.0
 """Far above the limits set here, far below the ten minutes that a statement may take."""
-
-
-@pytest.fixture
-def proxy(stack: Any) -> Iterator[TcpProxy]:
-    with tcp_proxy(stack.mysql_host, stack.mysql_port) as made:
-        yield made
 
 
 @pytest.fixture(params=["disabled", "required"])

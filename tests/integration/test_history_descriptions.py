@@ -5,19 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from kit.incremental_rig import ask_for, check_exact, reads
 from kit.records import payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.operate.trim_history import TrimResult, trim_history
 from airflow_provider_mysql_cdc.cdc.schema import history_record
-from airflow_provider_mysql_cdc.cdc.schema.full_description import describe_all
-from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state, read_history
+from airflow_provider_mysql_cdc.cdc.schema.history import read_history
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import first_offsets
@@ -31,7 +28,6 @@ FLAT = {
     "cdc.id.header": "true",
     "incremental.snapshot.chunk.size": "1",
 }
-MANY = 100_000
 
 
 @pytest.fixture
@@ -110,19 +106,6 @@ def test_a_description_after_many_statements_is_where_later_starts_begin(
     assert len(descriptions(pipeline)) == 2
 
 
-def test_no_description_is_written_if_the_property_says_so(pipeline: Pipeline, root: Any, database: str) -> None:
-    pipeline.properties["schema.history.description.statements"] = "0"
-    swaps_and_rows(pipeline, root, database, *range(1, 8))
-    assert descriptions(pipeline) == []
-    pipeline.properties["schema.history.description.statements"] = "4"
-    insert(root, database, 8)
-    pipeline.drain()
-    assert len(descriptions(pipeline)) == 1
-    insert(root, database, 9)
-    pipeline.drain()
-    assert afters(pipeline) == right(*range(1, 10))
-
-
 def test_the_offset_moves_back_before_a_description(pipeline: Pipeline, root: Any, database: str) -> None:
     swaps_and_rows(pipeline, root, database, 1)
     stored = pipeline.store.load()
@@ -148,32 +131,6 @@ def test_a_scan_continues_after_a_description(pipeline: Pipeline, root: Any, dat
     assert len(descriptions(pipeline)) == 1
     assert set(reads(pipeline, "t").values()) == {1}
     check_exact(pipeline, root, "t")
-
-
-@pytest.mark.exhaustive
-def test_a_start_after_a_hundred_thousand_statements_applies_none_of_them(
-    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    swaps_and_rows(pipeline, root, database, 1)
-    stored, cfg = pipeline.store.load(), pipeline.cfg
-    assert stored is not None and stored.committed is not None
-    end, epoch = stored.committed, stored.epoch
-    state = load_schema_state(cfg, until=end, epoch=epoch + 1)
-    like = [found for found in read_history(cfg) if not found.snapshot][-1]
-    producer = Producer({"bootstrap.servers": cfg[F.KAFKA_BOOTSTRAP_SERVERS], "queue.buffering.max.messages": 2 * MANY})
-    template = like.to_bytes().replace(b'"ddl":"', b'"ddl":"/* %d */ ')
-    for n in range(MANY):
-        producer.produce(cfg.history_topic, template.replace(b"%d", b"%d" % n), partition=0)
-        producer.poll(0)
-    for found in describe_all(cfg, state, end, epoch):
-        producer.produce(cfg.history_topic, found.to_bytes(), partition=0)
-    assert producer.flush(60) == 0
-    counts = Counts(monkeypatch)
-    insert(root, database, 2)
-    pipeline.drain()
-    assert counts.statements == 0
-    assert counts.records < 30
-    assert afters(pipeline) == right(1, 2)
 
 
 def first_offset(pipeline: Pipeline) -> int:

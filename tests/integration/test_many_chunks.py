@@ -10,7 +10,6 @@ import pytest
 from kit.store_contract import START
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
@@ -96,11 +95,3 @@ def test_a_list_that_was_interrupted_is_never_taken_for_a_whole_one(
     assert len(recorded_chunks(complete, 1)[0]) == 50
     with pytest.raises(StateError, match="does not contain all chunks"):
         recorded_chunks(replace(complete, chunks=dict(list(complete.chunks.items())[1:])), 1)
-
-
-@pytest.mark.exhaustive
-def test_a_writer_joins_fast_with_a_hundred_thousand_chunks(job: JobLedger, properties: dict[str, str]) -> None:
-    record_chunks(job, 1, chunks_of(100_000), {})
-    began = time.process_time()  # of the whole process, so that a busy machine makes no difference
-    kafka_clients.ledger(Pipeline(properties).cfg).peek()
-    assert time.process_time() - began < 10

@@ -40,7 +40,6 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
     ServerIdInUseError,
     SinkAuthorizationError,
-    SinkConnectionError,
     SourceAuthError,
     SourceConnectionError,
     SourcePrivilegeError,
@@ -50,7 +49,6 @@ from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.sink import topics
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
@@ -239,21 +237,6 @@ def private(server: PrivateServer, properties: dict[str, str], database: str) ->
     with server.connect() as conn:
         execute(conn, f"CREATE DATABASE `{database}`")
         return begun(Pipeline(properties | PLAIN | server.properties()), conn, database)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.req("SETUP-11")
-def test_binlog_off(private: Pipeline, server: PrivateServer) -> None:
-    server.stop()
-    server.start(skip_log_bin="ON")
-    try:
-        for run in (private.drain, lambda: private.snapshot(again=True)):
-            with nothing_moves(private, SourceSettingError, retry=False, says="log_bin", where=address(private)):
-                run()
-    finally:
-        server.stop()
-        server.start()
-    finishes(private)
 
 
 @pytest.mark.req("SETUP-16")
@@ -524,19 +507,6 @@ def test_mysql_unreachable(pipeline: Pipeline) -> None:
 # -- Kafka ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.exhaustive
-@pytest.mark.req("FAULT-12")
-def test_kafka_unreachable(still: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    from stacklib.ports import any_free
-
-    monkeypatch.setattr(topics, "_METADATA_TIMEOUT_S", 4.0)  # the client itself does not give up before
-
-    nobody = f"127.0.0.1:{any_free()}"
-    away = with_properties(still, kafka__bootstrap__servers=nobody)
-    with nothing_moves(still, SinkConnectionError, retry=True, says="kafka.bootstrap.servers", where=nobody):
-        away.drain()
-
-
 def deny(address: str, kind: ResourceType, name: str, *, lift: bool = False) -> None:
     """Forbid the account ``cdc`` to write to one topic or under one transactional id, or lift that again."""
     admin = make_admin(kafka_account(address, "admin", "root"))
@@ -559,26 +529,6 @@ def guarded(properties: dict[str, str], kafka: str, unique: str) -> Pipeline:
         allow(kafka, ResourceType.TRANSACTIONAL_ID, prefix, AclOperation.ALL)
     timeout = {"transaction.timeout.ms": str(MOST_MS)}
     return Pipeline(secured(properties | PLAIN | timeout, kafka, "cdc", "word"))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.req("FAULT-12")
-def test_topic_not_authorised(guarded: Pipeline, root: Any, database: str, kafka: str) -> None:
-    begun(guarded, root, database)
-    topic = guarded.table_topic("t")
-    deny(kafka, ResourceType.TOPIC, topic)
-    with nothing_moves(
-        guarded,
-        SinkAuthorizationError,
-        retry=False,
-        says="grant",
-        where=f"{guarded.properties['topic.prefix']}.0 at {kafka}",
-    ):
-        guarded.drain()
-    outcome = guarded.settle()
-    assert not outcome.complete and type(outcome.error) is SinkAuthorizationError
-    deny(kafka, ResourceType.TOPIC, topic, lift=True)
-    finishes(guarded)
 
 
 def test_snapshot_into_a_topic_not_authorised(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kit.sql import execute
-from kit.tcp_proxy import TcpProxy, tcp_proxy
+from kit.tcp_proxy import TcpProxy
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError
@@ -20,12 +19,6 @@ from airflow_provider_mysql_cdc.cdc.operate.end_run import end_run, lock_connect
 
 WAIT_S = 600.0
 """More than what happens meanwhile takes; a driver that is not ended waits so long."""
-
-
-@pytest.fixture
-def proxy(stack: Any) -> Iterator[TcpProxy]:
-    with tcp_proxy(stack.mysql_host, stack.mysql_port) as made:
-        yield made
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from pipelinelib.stand_ins import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import read_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available, end_of_binlog
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
@@ -192,17 +191,6 @@ def test_two_files_of_one_second_are_distinguished_by_their_first_transactions(
         if found[0].split(".")[0] == found[1].split(".")[0]:
             break
     assert found[0].split(".")[:2] == found[1].split(".")[:2] and not same_fingerprint(*found)
-
-
-def test_an_offset_of_an_older_version_is_taken_and_filled_in(pipeline: Pipeline, source: Any, database: str) -> None:
-    stored = pipeline.store.load()
-    assert stored is not None
-    old = replace(committed(pipeline), origin=None)
-    pipeline.store.save(StoredState.from_json(replace(stored, committed=old).to_json()), stored)
-    load(source, database, 1500, 5, "in batch")
-    pipeline.drain()
-    assert committed(pipeline).origin is not None
-    assert len(pipeline.records("t")) == 25
 
 
 @pytest.mark.exhaustive

@@ -156,18 +156,6 @@ def test_all_tasks_see_the_same_moment_while_others_write(
         check_chain(pipeline, root, database, table)
 
 
-@pytest.mark.req("SNAP-19", "SETUP-08")
-def test_the_error_of_an_account_that_may_take_no_lock_names_the_missing_grant(
-    pipeline: Pipeline, root: Any, database: str, account: Any
-) -> None:
-    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES (1)")
-    pipeline.properties |= account(GRANTS)
-    with pytest.raises(SourcePrivilegeError, match="RELOAD") as caught:
-        pipeline.snapshot()
-    assert not caught.value.can_retry and "GRANT" in caught.value.remedy
-    assert pipeline.store.load() is None and pipeline.topics() == {}
-
-
 def test_a_lock_grant_lost_after_planning_is_named_by_the_job_itself(
     pipeline: Pipeline, root: Any, database: str, account: Any, unique: str
 ) -> None:

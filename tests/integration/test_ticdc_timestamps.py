@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from kit.avro_rig import Readers
 from kit.failover_rig import follow, insert
 from kit.replication import Pair
 from kit.sql import execute
-from kit.tcp_proxy import TcpProxy, tcp_proxy
+from kit.tcp_proxy import TcpProxy
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.binlog import reconnect_delay
@@ -114,12 +113,6 @@ def test_a_transaction_that_two_servers_have_sent_has_one_timestamp(
     moved.drain()
     assert any("is moved there" in line for line in moved.lines)
     assert len(require_timestamps(moved, registry, database)) == 2 + 8 + 1
-
-
-@pytest.fixture
-def proxy(stack: Any) -> Iterator[TcpProxy]:
-    with tcp_proxy(stack.mysql_host, stack.mysql_port) as made:
-        yield made
 
 
 @pytest.mark.req("FAULT-03")

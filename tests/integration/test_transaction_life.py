@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pymysql
 import pytest
 from kit.records import duplicates, payload
 from kit.sql import execute, rows
-from kit.tcp_proxy import TcpProxy, tcp_proxy
+from kit.tcp_proxy import TcpProxy
 from pipelinelib.pipeline import Pipeline
 from pipelinelib.submit import start_process
 
@@ -24,12 +23,6 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_json
 TIMEOUT_S = 10
 """The smallest transaction.timeout.ms; the test's broker looks for what is older every second."""
 LONGER_S = 15.0
-
-
-@pytest.fixture
-def proxy(stack: Any) -> Iterator[TcpProxy]:
-    with tcp_proxy(stack.mysql_host, stack.mysql_port) as made:
-        yield made
 
 
 @pytest.fixture
