@@ -224,7 +224,7 @@ def _apply_create(step: _StatementStep, statement: CreateTable) -> SchemaState:
     # The server logs it as an atomic change only if it created the table: what was known of the name was no table.
     # It accepts one without columns only of a name that a table or view has (error 4028 otherwise, 9.7.4).
     is_bare = statement.like is None and not statement.columns and not statement.selects
-    if is_bare or (statement.if_not_exists and state.has_table(table_id) and not context.atomic):
+    if is_bare or (statement.if_not_exists and not context.atomic and _exists(step, table_id, statement)):
         step.add_change("NONE", table_id, None)
         return state
     if statement.selects:
@@ -243,6 +243,15 @@ def _apply_create(step: _StatementStep, statement: CreateTable) -> SchemaState:
             _STRUCTURE_CACHE.store(step.text, context, defaults, (table, non_unique_indexes))
     step.add_change("CREATE", table_id, table)
     return state.with_table(table, non_unique_indexes)
+
+
+def _exists(step: _StatementStep, table_id: TableId, statement: CreateTable) -> bool:
+    """Return whether CREATE TABLE IF NOT EXISTS that is no atomic change met a table, which may not be known here."""
+    template = None if statement.like is None else step.structure(step.table_id(statement.like))
+    engine = statement.options.engine or (template[0].engine if template is not None else None) or "InnoDB"
+    # CREATE TABLE ... SELECT, which the server writes out, has no mark (9.7.4).
+    has_no_mark = step.context.temporary or step.context.server_layout or engine.upper() != "INNODB"
+    return step.state.has_table(table_id) or (step.context.marks_atomic and not has_no_mark)
 
 
 def _apply_alter(step: _StatementStep, statement: AlterTable) -> SchemaState:

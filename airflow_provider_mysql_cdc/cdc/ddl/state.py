@@ -61,6 +61,7 @@ class DdlContext:
         explicit_defaults_for_timestamp: OFF gives TIMESTAMP columns NOT NULL and defaults of their own.
         temporary: Whether the binlog marks the statement as one that used a temporary table (``ddl.temporary``).
         atomic: Whether the server logged the statement as an atomic change of its dictionary.
+        marks_atomic: Whether the server marks all statements that create InnoDB tables so; tables without ENGINE are.
         server_layout: Whether it has the layout in which the server writes out tables.
         utf8mb4_after_collate: Collation id that CHARSET utf8mb4 behind a COLLATE clause means: MySQL 5.7.22 and 8.0.15
             take the last clause of a table or database. None where COLLATE always counts (9.7.4).
@@ -80,6 +81,7 @@ class DdlContext:
     server_layout: bool = False
     utf8mb4_after_collate: int | None = None
     keeps_written_sizes: bool = False
+    marks_atomic: bool = False
 
     @classmethod
     def from_query(
@@ -91,6 +93,7 @@ class DdlContext:
         default_collation_for_utf8mb4: int | None = None,
         utf8mb4_after_collate: int | None = None,
         keeps_written_sizes: bool = False,
+        marks_atomic: bool = False,
     ) -> DdlContext:
         """Take the context from a parsed QUERY event.
 
@@ -102,6 +105,7 @@ class DdlContext:
             default_collation_for_utf8mb4: The same; 5.7 has no such setting.
             utf8mb4_after_collate: What the server's version does.
             keeps_written_sizes: What the server's version does.
+            marks_atomic: What the server does.
         """
         explicit = getattr(query, "explicit_defaults_for_timestamp", None)
         temporary = getattr(query, "temporary", False)
@@ -122,6 +126,7 @@ class DdlContext:
             server_layout=getattr(query, "server_layout", False),
             utf8mb4_after_collate=utf8mb4_after_collate,
             keeps_written_sizes=keeps_written_sizes,
+            marks_atomic=marks_atomic,
         )
 
     @property

@@ -77,12 +77,12 @@ def server_variables(conn: Any) -> dict[str, int]:
     names = ("lower_case_table_names", "explicit_defaults_for_timestamp")
     with conn.cursor() as cursor:
         variables = ", ".join(f"@@global.{name}" for name in names)
-        cursor.execute(f"SELECT @@version, ({UTF8MB4_COLLATION}), {variables}")
-        version_text, collation, *found = cursor.fetchone()
-    values = {name: int(value) for name, value in zip(names, found, strict=True)}
-    version = [int(number) for number in re.findall(r"\d+", str(version_text))[:3]]
-    default = int(collation)
+        cursor.execute(f"SELECT @@version, @@global.default_storage_engine, ({UTF8MB4_COLLATION}), {variables}")
+        version_text, engine, collation, *found = cursor.fetchone()
+    values = dict(zip(names, map(int, found), strict=True))
+    version, default = [int(number) for number in re.findall(r"\d+", str(version_text))[:3]], int(collation)
     values["before_8"] = int(version < [8])
+    values["marks_atomic"] = int(version >= [8] and str(engine).upper() == "INNODB")
     values["utf8mb4_after_collate"] = default if version <= _LAST_CHARSET_CLAUSE_WINS else 0
     return values | {"default_collation_for_utf8mb4": default}
 
@@ -200,6 +200,7 @@ class DdlEventHandler:
             default_collation_for_utf8mb4=self._server_variables.get("default_collation_for_utf8mb4"),
             utf8mb4_after_collate=self._server_variables.get("utf8mb4_after_collate") or None,
             keeps_written_sizes=bool(self._server_variables.get("before_8")),
+            marks_atomic=bool(self._server_variables.get("marks_atomic")),
         )
 
     def touched_tables(self, applied: DdlResult, query: QueryEvent) -> tuple[TableId, ...]:

@@ -366,4 +366,5 @@ def _read_context(members: Members) -> DdlContext:
         server_layout=members.flag("server_layout", default.server_layout),
         utf8mb4_after_collate=members.integer_or_none("utf8mb4_after_collate"),
         keeps_written_sizes=members.flag("keeps_written_sizes", default.keeps_written_sizes),
+        marks_atomic=members.flag("marks_atomic", default.marks_atomic),
     )

@@ -116,6 +116,14 @@ def _unmatched(conn: Any, cfg: ConnectorConfig, visible: Sequence[TableId]) -> I
                 "correct the entry (a regular expression on the whole name), or grant SELECT; nothing, if it is to be "
                 "created later",
             )
+    if unused := sorted(cfg.families.select_overrides.keys() - {str(table) for table in visible}):
+        yield Finding(
+            WARNING,
+            f"{F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES.name} names what is no table: {_names(unused)}",
+            "names are compared with those of the server, letter case included; a table under another name is read as "
+            "a whole",
+            "write the name as SHOW TABLES shows it; nothing, if the table is to be created later",
+        )
 
 
 def _without_match(entries: Iterable[Expression], names: Sequence[str]) -> Iterator[str]:

@@ -62,6 +62,7 @@ class SignalTableFacts:
         columns: The table's columns; empty when there is no such table, or the account may not see it.
         binlog_lists: The options by which databases are left out of the binlog.
         is_logged: Whether rows of its database were found there; looked for only where the options leave it open.
+        name: The table's name as the server has it; None when there is no such table.
         denied_statements: The server's error text for each statement that the account may not run: INSERT, DELETE.
         account: The account as GRANT takes it.
     """
@@ -72,6 +73,7 @@ class SignalTableFacts:
     is_logged: bool = False
     denied_statements: Mapping[str, str] | None = None
     account: str = "the account"
+    name: TableId | None = None
 
 
 def require_watermarks(conn: Any, cfg: ConnectorConfig, log: Log) -> None:
@@ -182,7 +184,8 @@ def read_table_facts(conn: Any, cfg: ConnectorConfig) -> SignalTableFacts:
         return SignalTableFacts(variables)
     rows = fetch_all(
         conn,
-        "SELECT c.column_name, c.data_type, c.character_maximum_length, c.is_nullable, c.column_default, c.extra "
+        "SELECT c.column_name, c.data_type, c.character_maximum_length, c.is_nullable, c.column_default, c.extra, "
+        "t.table_schema, t.table_name "
         "FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name) "
         "WHERE c.table_schema = %s AND c.table_name = %s AND t.table_type = 'BASE TABLE' ORDER BY c.ordinal_position",
         (table.db, table.table),
@@ -194,7 +197,7 @@ def read_table_facts(conn: Any, cfg: ConnectorConfig) -> SignalTableFacts:
             None if length is None else int(length),
             nullable == "NO" and default is None and not str(extra),
         )
-        for name, kind, length, nullable, default, extra in rows
+        for name, kind, length, nullable, default, extra, _, _ in rows
     ]
     lists = read_binlog_lists(conn)
     return SignalTableFacts(
@@ -204,6 +207,7 @@ def read_table_facts(conn: Any, cfg: ConnectorConfig) -> SignalTableFacts:
         not databases_left_out(conn, cfg.connection_settings(), lists, [table.db])[1],
         _denied_statements(conn, table, columns) if len(columns) >= 3 and not cfg[F.READ_ONLY] else {},
         read_account(conn),
+        TableId(*map(str, rows[0][-2:])) if rows else None,
     )
 
 
@@ -235,13 +239,20 @@ def signal_table_problems(facts: SignalTableFacts, cfg: ConnectorConfig) -> Iter
         facts: What the server reports.
         cfg: The connector's configuration.
     """
+    table = cfg[F.SIGNAL_DATA_COLLECTION]
+    where = f"{F.SIGNAL_DATA_COLLECTION.name}={table}"
+    if facts.name not in (None, table):
+        yield ConfigError(
+            "the signal table has its name in another letter case",
+            where=where,
+            why=f"the server has it as {facts.name}, and so has the binlog: no signal and no watermark would be found",
+            remedy=f"set {F.SIGNAL_DATA_COLLECTION.name}={facts.name}",
+        )
     if cfg[F.READ_ONLY]:
         yield from _read_only_problems(facts)
         return
-    table = cfg[F.SIGNAL_DATA_COLLECTION]
     if table is None:
         return
-    where = f"{F.SIGNAL_DATA_COLLECTION.name}={table}"
     if not facts.columns:
         yield ConfigError(
             "the signal table does not exist",

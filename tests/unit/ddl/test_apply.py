@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from kit.cases import for_each
@@ -231,6 +232,17 @@ def test_a_table_without_columns_is_a_name_that_something_has() -> None:
     """A view, or a table that the history lacks: the server refuses the statement otherwise (error 4028)."""
     done = run("CREATE TABLE IF NOT EXISTS v ENGINE=InnoDB")
     assert not done.state.tables and [change.kind for change in done.changes] == ["NONE"]
+
+
+@for_each("rest", ["(id INT)", "LIKE src", "(id INT) ENGINE=innodb"])
+def test_if_not_exists_makes_nothing_up_where_the_history_lacks_a_table(rest: str) -> None:
+    """RENAME of a table that is not stored, or LIKE of one, leaves a table without a known structure."""
+    state, marks = run("CREATE TABLE src (id INT)").state, DdlContext("db", marks_atomic=True)
+    done = run(f"CREATE TABLE IF NOT EXISTS t {rest}", state=state, context=marks)
+    assert done.state is state and [change.kind for change in done.changes] == ["NONE"]
+    for made in (replace(marks, atomic=True), replace(marks, server_layout=True), DdlContext("db")):
+        assert run("CREATE TABLE IF NOT EXISTS t (i INT)", state=state, context=made).changes[0].kind == "CREATE"
+    assert run("CREATE TABLE IF NOT EXISTS t (id INT) ENGINE=MyISAM", state=state, context=marks).changes[0].table
 
 
 def test_text_of_a_change_leaves_out_comments_and_semicolons_around_it() -> None:

@@ -10,6 +10,7 @@ from kit.cases import for_each
 from airflow_provider_mysql_cdc.cdc.binlog.filter_lists import FilterLists
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.signals import signal_table
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import (
     SignalTableColumn,
@@ -137,6 +138,15 @@ def test_without_writing_the_server_must_have_gtids() -> None:
 
 
 @pytest.mark.req("INC-39", "CFG-120", "CFG-121", "CFG-122")
+def test_the_name_is_that_of_the_server_letter_by_letter() -> None:
+    """With lower_case_table_names the server finds OPS.Signals, and the binlog has ops.signals."""
+    written = {"signal.data.collection": "OPS.Signals"}
+    for given in (written, written | READ_ONLY):
+        problem = only(given, facts(name=TableId("ops", "signals")))
+        assert "another letter case" in problem.what and problem.remedy == "set signal.data.collection=ops.signals"
+    assert found(TABLE, facts(name=TableId("ops", "signals"))) == []
+
+
 @for_each("name", ["replica", "slave"])
 @for_each(
     "workers, order, refused", [("4", "OFF", True), ("1", "0", True), ("4", "ON", False), ("4", "1", False),
