@@ -109,8 +109,9 @@ class PlainTransactions:
             c.WRITE_ROWS_EVENT_V2,
             self._plain_rows.insert,
         )
-        sink, commit_bytes, end_transaction = self.committer.sink, self.committer.commit_bytes, self.position.end
-        table_map, table = b"", None
+        sink, commit_bytes = self.committer.sink, self.committer.commit_bytes
+        position, begins = self.position, self._begins
+        table_map, table, until_check = b"", None, self._until_check
         while filled - at >= least:
             length_word, status, timestamp, kind, server_id, size, log_pos, flags = frame(chunk, at)
             stop, end_pos = at + 4 + (length_word & _LENGTH), pos + size
@@ -131,26 +132,32 @@ class PlainTransactions:
                     event = kind, timestamp, server_id, flags, file, pos, end_pos, chunk, body, end, False
                     self.add_counts()
                     self.rows.handle(tuple.__new__(Event, event))
-                self._until_check = 0 if sink.bytes_pending >= commit_bytes else self._until_check - 1
+                until_check = 0 if sink.bytes_pending >= commit_bytes else until_check - 1
             elif kind == end_kind:
                 self._ended += 1
-                self._until_check -= _AROUND_ROWS
-                end_transaction(file, end_pos)
+                until_check -= _AROUND_ROWS
+                position.end(file, end_pos)
             elif kind in gtid_kinds:
                 if not self._begin_transaction(kind, file, server_id, chunk, body, end):
+                    break
+                if position.is_lent:
+                    at, pos = stop, end_pos
                     break
             elif kind == map_kind:
                 if chunk[body:end] != table_map:
                     if not self._announce(table_map := chunk[body:end]):
                         break
                     table = self._plain_rows.table(table_map, chunk)
-            elif kind != begin_kind or not self._begin(chunk, body, end):
+            elif kind == begin_kind and (thread := begins.get(chunk[body:end]) or self._read_begin(chunk[body:end])):
+                position.begin_statement(thread)
+            else:
                 break
             at, pos = stop, end_pos
-            if self._until_check <= 0:
-                self._until_check = CHECK_EVENTS
+            if until_check <= 0:
+                until_check = CHECK_EVENTS
                 self.add_counts()
                 self.committer.check()
+        self._until_check = until_check
         return HandledEvents(at, pos)
 
     def _begin_transaction(self, kind: int, file: str, server_id: int, chunk: bytes, body: int, end: int) -> bool:
@@ -161,23 +168,16 @@ class PlainTransactions:
         if parsed is None:
             return False
         gtid, commit_us = parsed
-        if gtid is not None and not gtid.startswith(position.signers.get(server_id, "-")):
-            return False
         position.begin(file, server_id, gtid, commit_us)
         return True
 
-    def _begin(self, chunk: bytes, body: int, end: int) -> bool:
-        text = chunk[body:end]
-        thread = self._begins.get(text)
-        if thread is None:
-            thread = begin_thread_id(Event(c.QUERY_EVENT, 0, 0, 0, "", 0, 0, text, 0, len(text)))
-            if thread is None:
-                return False
+    def _read_begin(self, text: bytes) -> int | None:
+        thread = begin_thread_id(Event(c.QUERY_EVENT, 0, 0, 0, "", 0, 0, text, 0, len(text)))
+        if thread is not None:
             if len(self._begins) >= _MAX_BEGINS:
                 self._begins.clear()
             self._begins[text] = thread
-        self.position.begin_statement(thread)
-        return True
+        return thread
 
     def _announce(self, table_map: bytes) -> bool:
         number = int.from_bytes(table_map[:TABLE_ID_BYTES], "little")

@@ -85,9 +85,9 @@ def row(number: int, rest: bytes = struct.pack("<i", 5)) -> bytes:
     return b"\0" + struct.pack("<i", number) + rest
 
 
-def transaction(dump: Dump, number: int, *rows: bytes, tables: int = 1, thread: int = 11, text: bytes = MAP) -> None:
+def transaction(dump: Dump, number: int, *rows: bytes, tables: int = 1, text: bytes = MAP) -> None:
     """Send inserts of one statement into as many tables."""
-    dump.add(c.GTID_LOG_EVENT, gtid_body(number)).add(c.QUERY_EVENT, begin_body(thread))
+    dump.add(c.GTID_LOG_EVENT, gtid_body(number)).add(c.QUERY_EVENT, begin_body())
     for table in range(1, tables + 1):
         dump.add(c.TABLE_MAP_EVENT, map_body(table, text if table == 1 else OTHER_MAPS[1]))
     for table, inserted in enumerate(rows):
@@ -105,30 +105,6 @@ def assert_as_handled(monkeypatch: pytest.MonkeyPatch, dump: Dump, **given: str)
     assert plain[1] == handled[1]
     assert comparable(plain[0]) == comparable(handled[0])
     return plain[1]
-
-
-def test_rows_show_the_thread_of_their_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    dump = Dump().begin()
-    for number in range(1, 9):
-        transaction(dump, number, row(number), thread=11 + number % 2)
-    assert_as_handled(monkeypatch, dump)
-
-
-def test_rows_of_two_tables_in_one_statement_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    dump = Dump().begin()
-    for number in range(1, 6):
-        transaction(dump, number, row(number), row(10 + number), row(20 + number), tables=2)
-    assert "'p.d.t': 10, 'p.d._': 5" in assert_as_handled(monkeypatch, dump)
-
-
-def test_rows_have_the_structure_after_a_statement(monkeypatch: pytest.MonkeyPatch) -> None:
-    dump = Dump().begin()
-    for number in range(1, 9):
-        transaction(dump, number, row(number))
-        if number == 4:
-            statement = struct.pack("<IIBHH", 7, 0, 1, 0, 0) + b"d\0ALTER TABLE d.t ALTER COLUMN n SET DEFAULT 7"
-            dump.add(c.GTID_LOG_EVENT, gtid_body(99)).add(c.QUERY_EVENT, statement)
-    assert_as_handled(monkeypatch, dump)
 
 
 @for_each("damage", [row(3)[:-1], row(3) + b"\0\1", row(3) + row(4)[:-2], b""])

@@ -57,11 +57,12 @@ def rows(draw: random.Random, kind: int) -> bytes:
 
 
 def add_rows(draw: random.Random, dump: Dump) -> None:
-    table, kind = draw.randint(1, 3), draw.choice(KINDS)
+    tables, kind = draw.sample(range(1, 4), draw.choice([1, 1, 1, 2])), draw.choice(KINDS)
     if draw.random() < 0.2:
         dump.add(c.ROWS_QUERY_LOG_EVENT, b"\1INSERT", listed=False)
-    dump.add(c.TABLE_MAP_EVENT, map_body(table, (MAP, *OTHER_MAPS)[table - 1]))
-    for _ in range(draw.randint(1, 2)):
+    for table in tables:
+        dump.add(c.TABLE_MAP_EVENT, map_body(table, (MAP, *OTHER_MAPS)[table - 1]))
+    for table in draw.choices(tables, k=draw.randint(1, 2 * len(tables))):
         dump.add(kind, rows_body(table, kind, 2, rows(draw, kind)))
 
 
