@@ -92,6 +92,7 @@ def test_a_second_snapshot_of_a_table_without_a_key_in_ticdcs_protocol(
     )
 
 
+@pytest.mark.exhaustive
 def test_rows_without_a_key_are_not_judged_behind_a_reset_to_before_a_snapshot(
     properties: dict[str, str], root: Any, database: str
 ) -> None:

@@ -74,7 +74,7 @@ def _verdict(compared: ComparedTable, comparison: TopicComparison, request: Veri
     name = str(table)
     if (reason := comparison.unread.get(table)) is not None:
         return _not_compared(name, compared.topic, NotCompared.UNREAD, reason)
-    reason = _keyless_reason(compared, comparison.found) if compared.keyless else ""
+    reason = comparison.found.undecidable.get(compared.number)
     counts = comparison.found.counts.get(compared.number, TableCounts())
     if reason:
         number = counts.differences.get(DifferenceKind.UNREADABLE, 0)
@@ -121,18 +121,6 @@ def _verdict(compared: ComparedTable, comparison: TopicComparison, request: Veri
 
 def _not_compared(table: str, topic: str, why: NotCompared, reason: str) -> TableVerdict:
     return TableVerdict(table, topic, unknown=(f"the table was not compared: {reason}",), not_compared=why)
-
-
-def _keyless_reason(compared: ComparedTable, found: BucketResult) -> str:
-    """Return why a table without a key cannot be compared; empty if it can."""
-    if compared.number in found.truncated:
-        return "its topic has TRUNCATE events, and without a key it is not known which rows they delete"
-    if compared.number in found.older:
-        return (
-            "its topic has events of an earlier structure, or the stream has read changes again that a snapshot "
-            "contains, and without a key it is not known which rows they are of"
-        )
-    return ""
 
 
 def _unjudged_number(counts: TableCounts, unjudged: Mapping[DifferenceKind, str]) -> int:

@@ -25,6 +25,9 @@ OF_ANY_TABLE = b"any"
 """Value of the entry of a tombstone that does not name its table."""
 OF_PLACE = b"place"
 """Value of the entry of a record without a key that a repair has settled, at that record's place."""
+TRUNCATED = b"its topic has TRUNCATE events, and without a key it is not known which rows they delete"
+_OLDER = b"its topic has events of an earlier structure, and without a key it is not known which rows they are of"
+_AGAIN = b"changes came again that a snapshot contains, and without a key it is not known which rows they are of"
 FOREIGN_KEY = "its key is not in the bytes that the stream writes: compaction keeps it beside the row's"
 _KEY_MEMBER = "\0key"
 _RAW_START = b'{"\\u0000key":'
@@ -177,7 +180,8 @@ def event_entries(
     record = compared.completed(record)
     number, order = compared.number, compared.order_of(record.source)
     if record.op == "t":
-        yield FoldEntry(number, EntryKind.TRUNCATE, partition, offset, order, b"", b"")
+        kind, reason = (EntryKind.UNDECIDABLE, TRUNCATED) if compared.keyless else (EntryKind.TRUNCATE, b"")
+        yield FoldEntry(number, kind, partition, offset, order, b"", reason)
         return
     if compared.names_no_row(record):
         begin = 0 if compared.written is None else compared.written.key_begin
@@ -276,7 +280,7 @@ class TableEntries:
 
     def __init__(self, compared: ComparedTable, reader: EventReader) -> None:
         self.compared, self._reader = compared, reader
-        self._has_older, self._has_unplaced = False, False
+        self._is_undecidable, self._has_unplaced = False, False
         self._passes = StreamPasses()
 
     def of_event(self, event: EventRecord, record: TopicRecord) -> Iterator[FoldEntry]:
@@ -293,15 +297,12 @@ class TableEntries:
             elif not self._has_unplaced:
                 self._has_unplaced = True
                 yield entry
+        if self._is_undecidable or not self.compared.keyless:
+            return
         moved_back = written is not None and written.moved_back
-        is_older = (
-            self.compared.keyless
-            and not self._has_older
-            and (by_key or moved_back or self._has_other_columns(event) or self._replaces_by_key(event, record))
-        )
-        if is_older:
-            self._has_older = True
-            yield FoldEntry(self.compared.number, EntryKind.OLDER, record.partition, record.offset, 0, b"", b"")
+        if by_key or moved_back or self._has_other_columns(event) or self._replaces_by_key(event, record):
+            self._is_undecidable, reason = True, _AGAIN if moved_back else _OLDER
+            yield FoldEntry(self.compared.number, EntryKind.UNDECIDABLE, *place, 0, b"", reason)
 
     def _has_other_columns(self, event: EventRecord) -> bool:
         row, written = event.after or event.before, self.compared.written

@@ -98,15 +98,13 @@ class BucketResult:
     Args:
         counts: Counts by the table's number.
         found: Differences, at most as many of each table and kind as were asked for.
-        truncated: Numbers of tables with events that delete all their rows.
-        older: Numbers of tables without a key of which events have other columns than the table.
+        undecidable: Why rows of tables without a key cannot be told, by the table's number.
         unjudged_transactions: Number of transactions that may be incomplete because records are gone, by table.
     """
 
     counts: dict[int, TableCounts] = field(default_factory=dict)
     found: list[FoundDifference] = field(default_factory=list)
-    truncated: tuple[int, ...] = ()
-    older: tuple[int, ...] = ()
+    undecidable: dict[int, str] = field(default_factory=dict)
     unjudged_transactions: Counter[int] = field(default_factory=Counter)
 
 
@@ -137,7 +135,6 @@ class BucketFold:
         self._keyless_rows = Counter[tuple[int, bytes]]()
         self._keyless_events: dict[tuple[int, bytes], list[EqualRowEvent]] = {}
         self._truncates: dict[int, Truncates] = {}
-        self._older: set[int] = set()
         self._unplaced: dict[int, int] = {}
         self._transactions = TransactionFold(whole)
         self._result = BucketResult()
@@ -154,7 +151,7 @@ class BucketFold:
             EntryKind.REMOVED: self._add_keyless_event,
             EntryKind.KEYLESS_ROW: self._add_keyless_row,
             EntryKind.STEP: self._add_step,
-            EntryKind.OLDER: lambda entry: self._older.add(entry.table),
+            EntryKind.UNDECIDABLE: self._add_undecidable,
             EntryKind.UNPLACED: self._add_unplaced,
             EntryKind.UNREADABLE: self._add_unreadable,
             EntryKind.REPAIRED: self._add_repair,
@@ -174,7 +171,7 @@ class BucketFold:
         for (table, key), state in self._keys.items():
             self._judge(table, key, state)
         for table, key in self._keyless_rows.keys() | self._keyless_events.keys():
-            if table not in self._truncates and table not in self._older:
+            if table not in self._result.undecidable:
                 self._judge_equal_rows(table, key)
         for (table, key), steps in self._steps.items():
             self._judge_history(table, key, steps)
@@ -183,7 +180,6 @@ class BucketFold:
             kind = DifferenceKind.TORN_TRANSACTION
             self._note(FoundDifference(torn.table, kind, key, record=torn.record, reason=torn.reason))
         self._result.unjudged_transactions = self._transactions.unjudged
-        self._result.truncated, self._result.older = tuple(sorted(self._truncates)), tuple(sorted(self._older))
         return self._result
 
     def _add_row(self, entry: FoldEntry) -> None:
@@ -211,6 +207,9 @@ class BucketFold:
     def _add_keyless_row(self, entry: FoldEntry) -> None:
         self._counts(entry.table).rows += 1
         self._keyless_rows[entry.table, entry.key] += 1
+
+    def _add_undecidable(self, entry: FoldEntry) -> None:
+        self._result.undecidable[entry.table] = entry.value.decode()
 
     def _add_unplaced(self, entry: FoldEntry) -> None:
         self._unplaced[entry.table] = max(entry.order, self._unplaced.get(entry.table, 0))
@@ -341,10 +340,8 @@ class BucketFold:
 def merge_results(results: Iterable[BucketResult], max_found: int) -> BucketResult:
     """Return the results of all buckets as one."""
     merged, kept = BucketResult(), Counter[tuple[int, DifferenceKind]]()
-    truncated, older = set[int](), set[int]()
     for result in results:
-        truncated.update(result.truncated)
-        older.update(result.older)
+        merged.undecidable |= result.undecidable
         merged.unjudged_transactions.update(result.unjudged_transactions)
         for table, counts in result.counts.items():
             merged.counts.setdefault(table, TableCounts()).add(counts)
@@ -353,5 +350,4 @@ def merge_results(results: Iterable[BucketResult], max_found: int) -> BucketResu
             if kept[place] < max_found:
                 kept[place] += 1
                 merged.found.append(found)
-    merged.truncated, merged.older = tuple(sorted(truncated)), tuple(sorted(older))
     return merged

@@ -41,8 +41,9 @@ class EntryKind(IntEnum):
     """A row of a table without a key."""
     STEP = 7
     """A record in the history of its key (``history.key_history``), in addition to the others."""
-    OLDER = 8
-    """Events of a table without a key have other columns than the table; it is in every bucket."""
+    UNDECIDABLE = 8
+    """Events of a table without a key do not say which rows they are about; its value is the reason. It is in every
+    bucket."""
     ALIVE_UNDER_OTHER_KEY = 9
     """As ``ALIVE``, of a record whose key was another one then; that one has chosen its partition."""
     DEAD_UNDER_OTHER_KEY = 10
@@ -68,7 +69,7 @@ class EntryKind(IntEnum):
     value, behind a byte that is not 0 if the row exists after the event."""
 
 
-IN_EVERY_BUCKET = frozenset({EntryKind.TRUNCATE, EntryKind.OLDER, EntryKind.TOPIC_START, EntryKind.UNPLACED})
+IN_EVERY_BUCKET = frozenset({EntryKind.TRUNCATE, EntryKind.UNDECIDABLE, EntryKind.TOPIC_START, EntryKind.UNPLACED})
 
 
 class FoldEntry(NamedTuple):

@@ -43,7 +43,6 @@ Kinds = Mapping[DifferenceKind, int]
 """Number of differences, by kind."""
 MAX_GAP_RECORDS = 10_000
 """Offsets between two records that are read rather than skipped: a skip costs a request."""
-_TRUNCATED = "its topic has TRUNCATE events, and without a key it is not known what they delete"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +179,8 @@ class KeyLister:
             except UnreadableRecord:
                 continue
             for entry in entries:
-                if entry.kind is EntryKind.TRUNCATE:
-                    self.reasons.append(_TRUNCATED)
+                if entry.kind is EntryKind.UNDECIDABLE:
+                    self.reasons.append(entry.value.decode())
                     return
                 if (of_row := events.get(entry.key)) is not None:
                     of_row.append(EqualRowEvent.of_entry(entry))

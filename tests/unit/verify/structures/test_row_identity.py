@@ -26,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import (
     CarriedRowComparison,
     RowDifference,
 )
+from airflow_provider_mysql_cdc.cdc.verify.structures.structure_versions import TableVersions
 from airflow_provider_mysql_cdc.cdc.verify.structures.value_writing import FormChanges, value_in_form
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
 
@@ -317,16 +318,20 @@ def test_rows_without_a_key_are_not_judged_where_events_have_other_columns(prope
         for _ in range(2)
         for entry in entries.of_event(read(old, old.row("1", "a", "2")), TopicRecord(0, 7, None, None))
     ]
-    assert [entry.kind for entry in events] == [EntryKind.ADDED, EntryKind.OLDER, EntryKind.ADDED]
+    assert [entry.kind for entry in events] == [EntryKind.ADDED, EntryKind.UNDECIDABLE, EntryKind.ADDED]
     present = list(entries.of_event(read(new, new.row("1", "a", "2", None)), TopicRecord(0, 8, None, None)))
     assert [entry.kind for entry in present] == [EntryKind.ADDED]
+    again = compared_table(new.cfg, 0, new.table, TableVersions((), moved_back=True))
+    of_again = TableEntries(again, event_reader(new.cfg, new.topic, new.schemas.lookup))
+    *_, reason = of_again.of_event(read(new, new.row("1", "a", "2", None)), TopicRecord(0, 8, None, None))
+    assert reason.kind is EntryKind.UNDECIDABLE and b"that a snapshot contains" in reason.value
     results = []
     for found in ([*rows, *events], [*rows, *present]):
         fold = BucketFold(CarriedRowComparison({0: compared.columns}), 10)
         fold.add(found)
         results.append(merge_results([fold.result()], 10))
-    assert (results[0].older, results[0].found) == ((0,), [])
-    assert (results[1].older, results[1].found) == ((), [])
+    assert ([*results[0].undecidable], results[0].found) == ([0], [])
+    assert (results[1].undecidable, results[1].found) == ({}, [])
     verdicts = build_verdicts(TopicComparison((compared,), results[0], {}, {}, []), VerifyRequest())
     assert "events of an earlier structure" in verdicts[0].unknown[0]
     blocks = EntryBlocks(3)
