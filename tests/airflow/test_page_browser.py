@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
 from airflow_provider_mysql_cdc.plugins import page_routes, pipeline_details, pipeline_status
 from airflow_provider_mysql_cdc.plugins.page_urls import pipeline_url
 from airflow_provider_mysql_cdc.plugins.pipeline_status import PipelineReading
+from airflow_provider_mysql_cdc.plugins.serialized_tasks import PipelineTask
 from airflow_provider_mysql_cdc.plugins.status_cache import StatusCache
 from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
 from airflow_provider_mysql_cdc.state.metadata_accessor import MetadataAccessor
@@ -414,4 +417,59 @@ def test_a_narrow_screen_has_cards_a_wide_one_is_used_and_long_names_end_in_an_e
             assert width == 420 or browser.run("document.querySelector('table').clientWidth") > 1_350
         assert browser.complaints() == []
     finally:
+        browser.size(1280, 900)
+
+
+STREAMS = {
+    "audit": ("up to date", 0, 0),
+    "billing": ("up to date", 0, 0),
+    "crm": ("behind", 95_000, 5_400_000),
+    "emails": ("draining", 12_000, 800_000),
+    "fleet": ("up to date", 0, 0),
+    "maps": ("snapshot", None, None),
+    "orders": ("failed", 4_520_000, 2_100_000_000),
+    "payroll": ("up to date", 0, 0),
+    "search": ("no progress", 240_000, 64_000_000),
+    "shop": ("up to date", 0, 0),
+    "stock": ("lag unknown", None, None),
+    "web": ("not started", None, None),
+}
+"""Twelve streams: state, lag in milliseconds, bytes to read."""
+
+
+@pytest.mark.exhaustive
+def test_twelve_streams_are_seen_at_one_glance(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from airflow.models.dag import DagModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import update
+
+    def read(task: PipelineTask) -> PipelineReading:
+        state, milliseconds, left = STREAMS[task.conn_id.removeprefix("mysql_")]
+        lag = {"milliseconds": milliseconds, "upper_bound": False, "bytes": left, "why": ""}
+        status = {"topic.prefix": task.conn_id, "at_ms": now_ms(), "active": None, "lag": lag, "batch": {}}
+        return PipelineReading({"unread": {}, "state": state, "status": status})
+
+    monkeypatch.setattr(page_routes, "STATUS", StatusCache(read))
+    dags: dict[str, DAG] = {}
+    for name in STREAMS:
+        dags |= cdc_pipeline(name, mysql_cdc_conn_id=f"mysql_{name}", schedule="*/5 * * * *")
+    store_dags(dags)
+    with create_session() as session:
+        session.execute(update(DagModel).values(is_paused=False))
+    browser, folder = site.browser, Path(os.environ.get("MYSQL_CDC_PICTURES", tmp_path))
+    rows = "[...document.querySelectorAll('tbody tr')]"
+    try:
+        for scheme in ("light", "dark"):
+            browser.color_scheme(scheme)
+            for name, width, height in (("wide", 1440, 900), ("narrow", 420, 900)):
+                browser.size(width, height)
+                site.open("/mysql-cdc/")
+                browser.wait_for(f"{rows}.length === 12 && !document.querySelector('[data-state=reading]')")
+                assert browser.run("document.documentElement.scrollWidth") <= width
+                shown = browser.run(f"{rows}.filter((row) => row.getBoundingClientRect().bottom <= {height}).length")
+                assert shown == 12 or name == "narrow"
+                browser.picture(folder / f"page-list-{name}-{scheme}.png")
+        assert browser.complaints() == []
+    finally:
+        browser.color_scheme("light")
         browser.size(1280, 900)
