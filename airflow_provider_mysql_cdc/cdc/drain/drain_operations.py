@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.errors import from_json as error_from_json
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage, TaskOperation
 from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import WriterMetrics
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Record
 
 
 @dataclass(frozen=True, slots=True)
-class WriterReport:
+class WriterReport(Record):
     """Report how far a writer is.
 
     Args:
@@ -34,27 +32,9 @@ class WriterReport:
     heartbeat: bool = False
     metrics: WriterMetrics | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        metrics = None if self.metrics is None else self.metrics.to_json()
-        optional = {"note": self.note, "once": self.once, "heartbeat": self.heartbeat, "metrics": metrics}
-        return {"at": self.at, "records": self.records, **{name: value for name, value in optional.items() if value}}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> WriterReport:
-        """Read what ``to_json`` wrote."""
-        return cls(
-            str(members["at"]),
-            int(members["records"]),
-            str(members.get("note", "")),
-            str(members.get("once", "")),
-            bool(members.get("heartbeat", False)),
-            WriterMetrics.from_json(members["metrics"]) if "metrics" in members else None,
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class RefusedSchema:
+class RefusedSchema(Record):
     """Report that a table version or record cannot be written, because its schema or a transform refuses it.
 
     Args:
@@ -65,18 +45,9 @@ class RefusedSchema:
     before: BinlogOffset
     error: CdcError = field(compare=False)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"before": self.before.to_json(), "error": self.error.to_json()}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> RefusedSchema:
-        """Read what ``to_json`` wrote."""
-        return cls(BinlogOffset.from_json(members["before"]), error_from_json(members["error"]))
-
 
 @dataclass(frozen=True, slots=True)
-class BatchRequest:
+class BatchRequest(Record):
     """Ask for the next batch.
 
     Args:
@@ -85,18 +56,9 @@ class BatchRequest:
 
     done: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"done": self.done}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> BatchRequest:
-        """Read what ``to_json`` wrote."""
-        return cls(int(members["done"]))
-
 
 @dataclass(frozen=True, slots=True)
-class NextBatch:
+class NextBatch(Record):
     """Hand a batch to a writer.
 
     Args:
@@ -110,22 +72,6 @@ class NextBatch:
     plan: BatchPlan | None = None
     run_id: str = ""
     heartbeat_due_s: float = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        plan = None if self.plan is None else self.plan.to_json()
-        return {"epoch": self.epoch, "plan": plan, "run_id": self.run_id, "heartbeat_due_s": self.heartbeat_due_s}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> NextBatch:
-        """Read what ``to_json`` wrote."""
-        plan = members["plan"]
-        return cls(
-            int(members["epoch"]),
-            None if plan is None else BatchPlan.from_json(plan),
-            str(members["run_id"]),
-            float(members["heartbeat_due_s"]),
-        )
 
 
 NO_BATCH = NextBatch(0)

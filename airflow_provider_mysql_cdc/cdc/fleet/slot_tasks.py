@@ -16,17 +16,18 @@ import pickle
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError, from_json
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.fleet.shared_slots import SharedSlots
 from airflow_provider_mysql_cdc.cdc.job.coordinator import MAX_LINE_BYTES, Coordinator, CoordinatorClient, Endpoint
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import lost_task_error
 from airflow_provider_mysql_cdc.cdc.job.task_operation import TaskOperation
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ArgumentsT, TaskResultT, TaskRunner
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Record
 
 LINGER_S = 0.5
 """Seconds for which a slot waits for the next call before it is given back."""
@@ -55,31 +56,22 @@ class SlotArguments:
 
 
 @dataclass(frozen=True, slots=True)
-class CallRequest:
+class CallRequest(Record):
     """Ask for the next call.
 
     Args:
         done: Number of the call that was carried out; 0 for none.
         result: Its result, signed; empty where it has failed.
-        error: The named error that it ended with, as JSON.
+        error: The named error that it ended with.
     """
 
     done: int = 0
     result: str = ""
-    error: Mapping[str, Any] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"done": self.done, "result": self.result, "error": self.error}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> CallRequest:
-        """Read what ``to_json`` wrote."""
-        return cls(int(members["done"]), str(members["result"]), members["error"])
+    error: CdcError | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class NextCall:
+class NextCall(Record):
     """Hold a call to carry out.
 
     Args:
@@ -89,15 +81,6 @@ class NextCall:
 
     number: int = 0
     call: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"number": self.number, "call": self.call}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> NextCall:
-        """Read what ``to_json`` wrote."""
-        return cls(int(members["number"]), str(members["call"]))
 
 
 NEXT_CALL = TaskOperation("fleet_call", CallRequest, NextCall)
@@ -165,7 +148,7 @@ def slot_task(index: int, arguments: SlotArguments) -> LargeResult | None:
             try:
                 result = task(task_index, task_arguments)
             except CdcError as error:
-                request = CallRequest(call.number, error=error.to_json())
+                request = CallRequest(call.number, error=error)
                 continue
             signed = sign(result, key)
             if len(signed) > MAX_CALL_BYTES:
@@ -312,7 +295,7 @@ class SlotTasks:
             if request.error is None:
                 call.result = open_signed(request.result, self._key)
             else:
-                call.error = from_json(dict(request.error))
+                call.error = request.error
         except Exception as error:
             call.error = error
         call.ended = True

@@ -4,9 +4,7 @@ more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.drain.unwritten_rows import UnwrittenRows
@@ -15,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, 
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage, TaskOperation
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Record
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 
@@ -36,7 +35,7 @@ class WindowStart:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyReply:
+class ReadyReply(Record):
     """Tell tasks whether a window opens.
 
     Args:
@@ -45,29 +44,9 @@ class ReadyReply:
 
     start: WindowStart | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        if self.start is None:
-            return {"over": True}
-        return {
-            "tables": [[table.db, table.table] for table in self.start.tables],
-            "offset": None if self.start.offset is None else self.start.offset.to_json(),
-            "row": self.start.row_id,
-            "server": self.start.server_uuid,
-        }
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> ReadyReply:
-        """Read what ``to_json`` wrote."""
-        if members.get("over"):
-            return cls()
-        tables = tuple(TableId(db, name) for db, name in members["tables"])
-        offset = None if members["offset"] is None else BinlogOffset.from_json(members["offset"])
-        return cls(WindowStart(tables, offset, members["row"], str(members["server"])))
-
 
 @dataclass(frozen=True, slots=True)
-class PlanReply:
+class PlanReply(Record):
     """Tell tasks which batch they write.
 
     Args:
@@ -76,18 +55,9 @@ class PlanReply:
 
     plan: BatchPlan
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"plan": self.plan.to_json()}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> PlanReply:
-        """Read what ``to_json`` wrote."""
-        return cls(BatchPlan.from_json(members["plan"]))
-
 
 @dataclass(frozen=True, slots=True)
-class RangeReadOptions:
+class RangeReadOptions(Record):
     """Hold the options with which a key range is read.
 
     Args:
@@ -105,29 +75,6 @@ class RangeReadOptions:
     last_table: bool
     cut_by_key: bool = True
     initial: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "condition": self.condition,
-            "kind": self.kind,
-            "by_key": self.cut_by_key,
-            "first": self.first_table,
-            "last": self.last_table,
-            "initial": self.initial,
-        }
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> RangeReadOptions:
-        """Read what ``to_json`` wrote."""
-        return cls(
-            str(members["kind"]),
-            members["condition"],
-            bool(members["first"]),
-            bool(members["last"]),
-            bool(members["by_key"]),
-            bool(members["initial"]),
-        )
 
     def snapshot_marker(self, key_range: KeyRange, *, first: bool, last: bool) -> str:
         """Return ``source_block.snapshot`` of a row.
@@ -161,7 +108,7 @@ class AssignedKeyRange:
 
 
 @dataclass(frozen=True, slots=True)
-class NextKeyRange:
+class NextKeyRange(Record):
     """Answer a task that asks for a key range.
 
     Args:
@@ -170,22 +117,9 @@ class NextKeyRange:
 
     assigned: AssignedKeyRange | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        if self.assigned is None:
-            return {"stretch": None}
-        return {"stretch": self.assigned.key_range.to_json(), **self.assigned.options.to_json()}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> NextKeyRange:
-        """Read what ``to_json`` wrote."""
-        if members["stretch"] is None:
-            return cls()
-        return cls(AssignedKeyRange(KeyRange.from_json(members["stretch"]), RangeReadOptions.from_json(members)))
-
 
 @dataclass(frozen=True, slots=True)
-class RangeDone:
+class RangeDone(Record):
     """Report a key range that is committed.
 
     Args:
@@ -194,18 +128,9 @@ class RangeDone:
 
     done_range: DoneKeyRange
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"done": self.done_range.to_json()}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> RangeDone:
-        """Read what ``to_json`` wrote."""
-        return cls(DoneKeyRange.from_json(members["done"]))
-
 
 @dataclass(frozen=True, slots=True)
-class RangeReturned:
+class RangeReturned(Record):
     """Return a key range that cannot be read in this window.
 
     Args:
@@ -217,15 +142,6 @@ class RangeReturned:
     key_range: KeyRange
     reason: str
     permanent: bool
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"stretch": self.key_range.to_json(), "reason": self.reason, "hopeless": self.permanent}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> RangeReturned:
-        """Read what ``to_json`` wrote."""
-        return cls(KeyRange.from_json(members["stretch"]), str(members["reason"]), bool(members["hopeless"]))
 
 
 READY = BarrierPoint.declare("ready", ReadyReply)

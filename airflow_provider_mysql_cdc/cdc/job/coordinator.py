@@ -21,7 +21,13 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.query_deadline import enable_keepalive
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError, from_json
-from airflow_provider_mysql_cdc.cdc.job.task_operation import ReplyT, RequestT, TaskHandler, TaskOperation
+from airflow_provider_mysql_cdc.cdc.job.task_operation import (
+    ReplyT,
+    RequestT,
+    TaskHandler,
+    TaskOperation,
+    read_message,
+)
 from airflow_provider_mysql_cdc.cdc.job.unauthenticated import UnauthenticatedConnections
 
 HELLO_S = 10.0
@@ -226,7 +232,7 @@ class CoordinatorClient:
             reply = json.loads(line)
             failed = from_json(reply["error"]) if "error" in reply else None
             if failed is None:
-                return operation.reply.from_json(reply)
+                return read_message(operation.reply, reply)
         except (ValueError, LookupError, TypeError) as error:
             raise _driver_gone_error(f"its reply cannot be read: {error}") from error
         raise failed

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage, TaskOperation
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Record
 
 
 @dataclass(frozen=True, slots=True)
-class PropertiesKey:
+class PropertiesKey(Record):
     """Hold the key that decrypts the properties in a task's arguments.
 
     Args:
@@ -23,19 +22,9 @@ class PropertiesKey:
     key: str
     server_uuid: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"key": self.key, "server": self.server_uuid}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> PropertiesKey:
-        """Read what ``to_json`` wrote."""
-        server = members["server"]
-        return cls(str(members["key"]), None if server is None else str(server))
-
 
 @dataclass(frozen=True, slots=True)
-class SchemaIdRequest:
+class SchemaIdRequest(Record):
     """Ask for the id of a schema in its registry.
 
     Args:
@@ -50,23 +39,9 @@ class SchemaIdRequest:
     text: str
     about: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"part": self.part, "subject": self.subject, "text": self.text, "about": self.about}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> SchemaIdRequest:
-        """Read what ``to_json`` wrote."""
-        return cls(
-            "key" if members["part"] == "key" else "value",
-            str(members["subject"]),
-            str(members["text"]),
-            str(members["about"]),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class SchemaTextRequest:
+class SchemaTextRequest(Record):
     """Ask for the text of a schema that records name.
 
     Args:
@@ -77,18 +52,9 @@ class SchemaTextRequest:
     part: F.ConverterPart
     schema_id: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"part": self.part, "id": self.schema_id}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> SchemaTextRequest:
-        """Read what ``to_json`` wrote."""
-        return cls("key" if members["part"] == "key" else "value", str(members["id"]))
-
 
 @dataclass(frozen=True, slots=True)
-class SchemaText:
+class SchemaText(Record):
     """Hold the text of a schema.
 
     Args:
@@ -96,16 +62,6 @@ class SchemaText:
     """
 
     text: str | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"text": self.text}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> SchemaText:
-        """Read what ``to_json`` wrote."""
-        text = members["text"]
-        return cls(None if text is None else str(text))
 
 
 PROPERTIES_KEY = TaskOperation("key", EmptyMessage, PropertiesKey)

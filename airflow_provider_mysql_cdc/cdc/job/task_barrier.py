@@ -7,19 +7,19 @@ calls an operation whose reply the driver holds back until all tasks have called
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.task_operation import Message, TaskHandler, TaskOperation
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Record
 
 ReleaseT = TypeVar("ReleaseT", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(Record):
     """Report that a task has reached a point of the barrier.
 
     Args:
@@ -27,15 +27,6 @@ class Arrival:
     """
 
     point: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"stage": self.point}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> Arrival:
-        """Read what ``to_json`` wrote."""
-        return cls(str(members["stage"]))
 
 
 @dataclass(frozen=True, slots=True)

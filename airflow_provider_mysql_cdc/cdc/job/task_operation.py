@@ -11,39 +11,30 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Record
+
 
 class Message(Protocol):
-    """A request or reply as a value with a JSON codec."""
+    """A request or reply: a ``Record``, or a value that writes its own JSON."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         ...
 
     @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> Self:
-        """Read what ``to_json`` wrote.
-
-        Args:
-            members: The members; those of a request hold its ``op`` as well.
+    def from_json(cls, members: Mapping[str, Any], /) -> Self:
+        """Read what ``to_json`` wrote; those of a request hold its ``op`` as well.
 
         Raises:
-            KeyError, TypeError, ValueError: A member is missing or of another type.
+            DamagedRecordError, KeyError, TypeError, ValueError: A member is missing or of another type.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class EmptyMessage:
+class EmptyMessage(Record):
     """A request or reply without members."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> EmptyMessage:
-        """Return the message; it has nothing to read."""
-        return cls()
 
 
 EMPTY = EmptyMessage()
@@ -84,4 +75,20 @@ class TaskOperation(Generic[RequestT, ReplyT]):
         Args:
             function: Function of (task index, request) that returns the reply.
         """
-        return TaskHandler(self.name, lambda task, members: function(task, self.request.from_json(members)).to_json())
+
+        def reply(task: int, members: Mapping[str, Any]) -> dict[str, Any]:
+            return function(task, read_message(self.request, members)).to_json()
+
+        return TaskHandler(self.name, reply)
+
+
+def read_message(kind: type[RequestT], members: Mapping[str, Any]) -> RequestT:
+    """Return a request or reply.
+
+    Raises:
+        KeyError, TypeError, ValueError: A member is missing or of another type.
+    """
+    try:
+        return kind.from_json(members)
+    except DamagedRecordError as error:
+        raise ValueError(error.why) from None

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Record
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaId:
+class SchemaId(Record):
     """Identify a schema in its registry.
 
     Args:
@@ -20,15 +19,6 @@ class SchemaId:
 
     number: int
     guid: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"id": self.number, "guid": self.guid}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> SchemaId:
-        """Read what ``to_json`` wrote."""
-        return cls(int(data["id"]), data["guid"])
 
 
 @dataclass(frozen=True, slots=True)

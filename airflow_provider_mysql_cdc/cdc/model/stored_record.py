@@ -1,7 +1,9 @@
-"""Read the members of a stored JSON record; what is wrong with one is named.
+"""Write and read the records of a stream; what is wrong with one is named.
 
-Every codec of a value that is written somewhere and read back (ledger, schema history, offset store, job spec) reads
-through ``Members``, so that a damaged or hostile record ends in one named error and never in a ``KeyError``.
+A value that is written somewhere and read back (ledger, offset store, job spec, messages of tasks) is a dataclass that
+derives from ``Record``: its fields are the members of the JSON object, their types say what is accepted. Members whose
+object is kept as it is are read through ``Members``. So a damaged or hostile record ends in one named error, and never
+in a ``KeyError``.
 
 Each such record has the version of its form, which is compared before anything else of it is read. A record of another
 version, or without one, is refused; none is ever converted (docs/adr/0029-stored-version.md).
@@ -13,11 +15,13 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
+import msgspec
 import orjson
+from msgspec import Meta
 
-from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, StoredVersionError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, DamagedRecordError, StoredVersionError, from_json
 
 T = TypeVar("T")
 
@@ -25,6 +29,8 @@ STORED_VERSION = 1
 """Version of all stored forms together: whoever changes one of them raises it (docs/runbook.md says what users do)."""
 VERSION_MEMBER = "v"
 INT64_MAX = 2**63 - 1
+Count = Annotated[int, Meta(ge=0, le=INT64_MAX)]
+"""A whole number that is not negative."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _REQUIRED: Any = object()
 _MAX_SHOWN = 60
@@ -122,6 +128,104 @@ def parse_json(text: str | bytes, where: str = "") -> Any:
         raise damaged_record("it is nested too deeply", where) from None
 
 
+class Record:
+    """Base of a dataclass that is a JSON object, member by member.
+
+    Every field is written, and has to be there when the object is read, also one that has a default for whoever makes
+    the value. Objects inside are read by their types alone: there a default stands for a member that is missing.
+    """
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON: lists, objects with names, texts, numbers, truth values and null."""
+        members: dict[str, Any]
+        try:
+            members = msgspec.json.decode(msgspec.json.encode(self, enc_hook=_encode))
+        except UnicodeEncodeError:  # a lone surrogate, in a text of the server
+            members = json.loads(json.dumps(msgspec.to_builtins(self, str_keys=True, enc_hook=_encode)))
+        return members
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | Members) -> Self:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            DamagedRecordError: It is something else.
+        """
+        found, path = (data.data, data.path("").rstrip(".")) if isinstance(data, Members) else (data, "")
+        record = read_as(cls, found, path)
+        try:
+            if missing := cls.__dataclass_fields__.keys() - found.keys():  # type: ignore[attr-defined]
+                raise ValueError(f"Object missing required field `{min(missing)}`")
+            record.check()
+        except ValueError as error:
+            raise _type_error(error, path) from None
+        return record
+
+    def check(self) -> None:
+        """Check what no type says of the members together.
+
+        Raises:
+            ValueError: They contradict each other; the text names the member as types do, behind `` - at `$``.
+        """
+
+
+class VersionedRecord(Record):
+    """Base of a record that has the version of its form itself, because it is stored alone."""
+
+    __slots__ = ()
+    location = ""
+    """Where such records are, for errors; empty where readers say it (``record_location``)."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON, with the version."""
+        return versioned(super().to_json())
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | Members) -> Self:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            DamagedRecordError: It is something else.
+            StoredVersionError: It is of another version.
+        """
+        with record_location(cls.location):
+            members = data if isinstance(data, Members) else Members(data)
+            require_version(members.data)
+            return super().from_json(members)
+
+
+def read_as(kind: type[T], data: object, path: str = "") -> T:
+    """Return the value of a type that plain JSON stands for.
+
+    Args:
+        kind: A dataclass, ``TypedDict`` or type of the like; its bounds stand in ``msgspec.Meta``.
+        data: The JSON.
+        path: Its place in the record, for errors.
+
+    Raises:
+        DamagedRecordError: It is something else.
+    """
+    try:
+        return msgspec.convert(data, kind, str_keys=True, dec_hook=_decode)
+    except msgspec.ValidationError as error:
+        raise _type_error(error, path) from None
+
+
+def _type_error(error: Exception, path: str) -> DamagedRecordError:
+    what, _, where = str(error).partition(" - at `$")
+    return damaged_record(f"{(path + where.strip('`')).strip('.') or 'it'}: {what[:1].lower()}{what[1:]}")
+
+
+def _encode(value: Any) -> Any:
+    return value.to_json()
+
+
+def _decode(kind: Any, value: Any) -> Any:
+    return from_json(value) if issubclass(kind, CdcError) else kind.from_json(value)
+
+
 class Members:
     """Read the members of one stored JSON object.
 
@@ -142,6 +246,11 @@ class Members:
         if type(data) is not dict and not isinstance(data, Mapping):
             raise damaged_record(f"{path or 'it'} is not a JSON object: {_describe(data)}")
         self._data, self._path = data, path
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """The object as it is."""
+        return self._data
 
     def __contains__(self, name: str) -> bool:
         return name in self._data

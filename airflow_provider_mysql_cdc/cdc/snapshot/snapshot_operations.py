@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage, TaskOperation
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Record
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import ListEntry
 
@@ -40,7 +39,7 @@ class ReopenView:
 
 
 @dataclass(frozen=True, slots=True)
-class ViewReply:
+class ViewReply(Record):
     """Tell tasks that have opened their views what to do; without either member they end.
 
     Args:
@@ -50,23 +49,6 @@ class ViewReply:
 
     view: OpenedView | None = None
     reopen: ReopenView | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        if self.view is not None:
-            return {"offset": self.view.offset.to_json(), "ts_ms": self.view.ts_ms}
-        if self.reopen is not None:
-            return {"again": self.reopen.ready_point, "opened": self.reopen.opened_point}
-        return {"over": True}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> ViewReply:
-        """Read what ``to_json`` wrote."""
-        if members.get("over"):
-            return cls()
-        if "again" in members:
-            return cls(reopen=ReopenView(str(members["again"]), str(members["opened"])))
-        return cls(OpenedView(BinlogOffset.from_json(members["offset"]), int(members["ts_ms"])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +69,7 @@ class AssignedChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class NextChunk:
+class NextChunk(Record):
     """Answer a task that asks for a chunk.
 
     Args:
@@ -96,28 +78,9 @@ class NextChunk:
 
     assigned: AssignedChunk | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        if self.assigned is None:
-            return {"chunk": None}
-        return {
-            "chunk": self.assigned.chunk.to_json(),
-            "first": self.assigned.first,
-            "final": self.assigned.final,
-            "place": self.assigned.list_entry,
-        }
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> NextChunk:
-        """Read what ``to_json`` wrote."""
-        if members["chunk"] is None:
-            return cls()
-        chunk = SnapshotChunk.from_json(members["chunk"])
-        return cls(AssignedChunk(chunk, bool(members["first"]), bool(members["final"]), members["place"]))
-
 
 @dataclass(frozen=True, slots=True)
-class ChunkRows:
+class ChunkRows(Record):
     """Report rows of a chunk.
 
     Args:
@@ -128,18 +91,9 @@ class ChunkRows:
     chunk: str
     rows: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"chunk": self.chunk, "rows": self.rows}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> ChunkRows:
-        """Read what ``to_json`` wrote."""
-        return cls(str(members["chunk"]), int(members["rows"]))
-
 
 @dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(Record):
     """Give a line for the job's log.
 
     Args:
@@ -147,15 +101,6 @@ class LogLine:
     """
 
     text: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"once": self.text}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> LogLine:
-        """Read what ``to_json`` wrote."""
-        return cls(str(members["once"]))
 
 
 READY = BarrierPoint.declare("ready", EmptyMessage)

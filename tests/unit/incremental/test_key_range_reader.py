@@ -115,7 +115,7 @@ def test_rows_that_an_event_touched_are_left_out_by_their_key_alone(monkeypatch:
     assert counts == {TOPIC: 3}
     assert [json.loads(r.value or b"")["after"]["id"] for r in kafka.committed(TOPIC)] == [0, 2, 3]
     ((op, said),) = channel.said
-    assert op == "done" and (said["done"]["rows"], said["done"]["left_out"]) == (3, 2)
+    assert op == "done" and (said["done_range"]["rows"], said["done_range"]["left_out"]) == (3, 2)
 
 
 def test_a_value_that_cannot_be_read_leaves_its_row_out_also_when_an_event_touched_another(
@@ -125,7 +125,7 @@ def test_a_value_that_cannot_be_read_leaves_its_row_out_also_when_an_event_touch
     cfg = config(event__processing__failure__handling__mode="skip")
     kafka, channel, _ = read(monkeypatch, 0, bad, {bad.id: {b'{"id":1}'}}, cfg)
     ((op, said),) = channel.said
-    assert op == "done" and (said["done"]["rows"], said["done"]["left_out"]) == (0, 1)
+    assert op == "done" and (said["done_range"]["rows"], said["done_range"]["left_out"]) == (0, 1)
     assert kafka.committed(TOPIC) == []
 
 
@@ -135,7 +135,7 @@ def test_a_key_range_that_does_not_fit_into_a_transaction_is_abandoned_and_the_d
     kafka, channel, counts = read(monkeypatch, 9.1)
     assert counts == {} and kafka.committed(TOPIC) == [] and kafka.producers["p.0"].current is None
     ((op, said),) = channel.said
-    assert op == "back" and said["hopeless"] and "transaction.timeout.ms" in said["reason"]
+    assert op == "back" and said["permanent"] and "transaction.timeout.ms" in said["reason"]
 
 
 REBUILT, UNKNOWN_COLUMN, KILLED, LOST = 1412, 1054, 1317, 2013
@@ -158,7 +158,7 @@ def test_an_error_of_the_source_returns_the_range_and_says_whether_a_later_windo
 ) -> None:
     kafka, channel = failing(monkeypatch, error, number, condition)
     ((op, said),) = channel.said
-    assert op == "back" and said["hopeless"] is permanent and "the server says so" in said["reason"]
+    assert op == "back" and said["permanent"] is permanent and "the server says so" in said["reason"]
     assert kafka.committed(TOPIC) == kafka.committed(CFG.ledger_topic) == []
 
 
@@ -217,7 +217,7 @@ def test_a_table_that_differs_from_the_schema_history_is_handed_back(
     kafka, channel, counts = read(monkeypatch, 0)
     assert counts == {} and not kafka.committed(TOPIC)
     ((op, given),) = channel.said
-    assert op == "back" and not given["hopeless"]
+    assert op == "back" and not given["permanent"]
     assert given["reason"] == f"its structure differs from the server's: {server[TABLE.id]}"
 
 
@@ -253,7 +253,7 @@ def test_a_table_whose_structure_the_server_does_not_show_is_handed_back(
     kafka, channel, counts = read(monkeypatch, 0, conn=Refusing(number))
     assert counts == {} and not kafka.committed(TOPIC)
     ((op, said),) = channel.said
-    assert op == "back" and said["hopeless"] is permanent
+    assert op == "back" and said["permanent"] is permanent
     assert "structure of table db.t" in said["reason"] and "the server says so" in said["reason"]
 
 

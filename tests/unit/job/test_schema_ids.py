@@ -171,7 +171,7 @@ def test_forty_tasks_are_one_question(fake):
     tell = made.handler().reply
     request = {"part": "key", "subject": "t-key", "text": KEY, "about": "table a.t"}
     with ThreadPoolExecutor(40) as pool:
-        assert {reply["id"] for reply in pool.map(lambda n: tell(n, request), range(40))} == {1}
+        assert {reply["number"] for reply in pool.map(lambda n: tell(n, request), range(40))} == {1}
     assert len(fake.requests) == 1
     made.close()
 
