@@ -56,7 +56,7 @@ class AssetOffsetStore:
             StateError: The value was not written by this store.
         """
         value = self._accessor.get(self.key, None)
-        return None if value is None else StoredState.from_json(value, f"asset state, key {self.key}")
+        return None if value is None else StoredState.read(value, f"asset state, key {self.key}")
 
     def save(self, new: StoredState, expected: StoredState | None) -> StoredState:
         """Replace the stored state, if it is still the expected one; see ``OffsetStore.save``.

@@ -58,7 +58,7 @@ class TestAssetOffsetStore(LagPointContract):
     def test_a_value_edited_by_hand_into_nonsense_is_named(
         self, worker: Any, make_store: Callable[[str], OffsetStore]
     ) -> None:
-        worker.set("offset/shop", {"epoch": "many", "v": 1})
+        worker.set("offset/shop", {"epoch": "many", "v": 2})
         with pytest.raises(StateError) as caught:
             make_store("shop").load()
         assert "restored from the ledger" in caught.value.remedy

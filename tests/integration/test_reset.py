@@ -83,7 +83,7 @@ def test_records_of_another_version_are_refused_and_the_stream_begins_anew_where
     live = kafka_clients.record_writer(pipeline.cfg, PLANNER)
     live.init()
     monkeypatch.setattr(stored_record, "STORED_VERSION", stored_record.STORED_VERSION + 1)
-    with pytest.raises(StoredVersionError, match="version 1; this version of the package"):
+    with pytest.raises(StoredVersionError, match="version 2; this version of the package"):
         pipeline.drain()
     pipeline.store = MemoryOffsetStore()
     for work in (pipeline.drain, pipeline.snapshot, lambda: reset(pipeline, "current")):

@@ -159,7 +159,7 @@ def test_signals_of_the_kafka_topic_are_read_from_the_place_that_the_ledger_keep
     produce("other", sample)
     produce(unique, "{")
     first = channel.poll(LedgerState())
-    assert first.new_offset is not None and first.new_offset["id"]
+    assert first.new_offset is not None and first.new_offset["topic_id"]
     (key, ad_hoc), (_, malformed) = first.signals
     assert key == "signal/kafka/0" and ad_hoc.id.startswith("kafka-0-0-")
     assert read_action(ad_hoc, NOBODY) == ExecuteSnapshot(

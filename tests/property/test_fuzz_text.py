@@ -437,7 +437,7 @@ def test_a_history_record_is_read_or_named(data: dict[str, Any], cut: int | None
 @given(st.one_of(damaged(STATE.to_json()), json_values))
 def test_a_stored_state_is_read_or_named(data: Any) -> None:
     def work() -> None:
-        state = StoredState.from_json(parse_json(json.dumps(data)), "asset state")
+        state = StoredState.read(parse_json(json.dumps(data)), "asset state")
         assert StoredState.from_json(state.to_json()) == state
         reconcile(state, build_ledger_state({k: encode(v) for k, v in RECORDS.items()}, "id"))
 

@@ -132,7 +132,7 @@ def _read_record(key: str, value: bytes) -> Any:
     if key.startswith(SCHEMA_KEY_PREFIX):
         return RecordedSchemaId.from_json(data)
     if key != WRITERS_KEY:
-        check_record(key, Members(data))
+        check_record(key, data)
     return data
 
 

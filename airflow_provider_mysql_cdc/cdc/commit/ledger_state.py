@@ -14,12 +14,12 @@ from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets, same_position
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessedSignals:
+class ProcessedSignals(Record):
     """Say how far rows of the signal table were processed when the stream was moved back: earlier rows come again.
 
     Args:
@@ -28,7 +28,7 @@ class ProcessedSignals:
     """
 
     offset: BinlogOffset
-    epoch: int
+    epoch: Count
 
     def covers(self, position: BinlogOffset | None, epoch: int) -> bool:
         """Return whether a row was processed before the move.
@@ -40,20 +40,6 @@ class ProcessedSignals:
         if position is None or epoch < self.epoch or not comparable(position, self.offset):
             return False
         return compare_offsets(position, self.offset) < 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"offset": self.offset.to_json(), "epoch": self.epoch}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> ProcessedSignals:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = as_members(data)
-        return cls(BinlogOffset.from_json(record.object("offset")), record.integer("epoch"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_validation import check_snapshot
+from airflow_provider_mysql_cdc.cdc.commit.ledger_validation import SnapshotRecord
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import stored_plan
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, OffsetConflictError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, moves_back
 from airflow_provider_mysql_cdc.cdc.model.stored_record import (
-    Members,
-    as_members,
-    require_version,
-    versioned,
+    Count,
+    Record,
+    VersionedRecord,
+    read_as,
+    record_location,
 )
 
 HISTORY_ROWS = 20
@@ -28,7 +29,7 @@ HISTORY_ROWS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class PastOffset:
+class PastOffset(Record):
     """Hold a committed offset of the past.
 
     Args:
@@ -37,27 +38,13 @@ class PastOffset:
         at_ms: When it was committed, milliseconds since 1970.
     """
 
-    epoch: int
+    epoch: Count
     offset: BinlogOffset
-    at_ms: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"epoch": self.epoch, "offset": self.offset.to_json(), "at_ms": self.at_ms}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> PastOffset:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = as_members(data)
-        return cls(record.integer("epoch"), BinlogOffset.from_json(record.object("offset")), record.integer("at_ms"))
+    at_ms: Count
 
 
 @dataclass(frozen=True, slots=True)
-class StoredState:
+class StoredState(VersionedRecord):
     """Hold the state of one topic.prefix between runs.
 
     Args:
@@ -72,12 +59,12 @@ class StoredState:
             stamp keeps an older run from mistaking one for the other.
     """
 
-    epoch: int = 0
+    epoch: Count = 0
     committed: BinlogOffset | None = None
     pending: BatchPlan | None = None
     history: tuple[PastOffset, ...] = ()
     snapshot: dict[str, Any] | None = None
-    revision: int = 0
+    revision: Count = 0
     ledger_id: str | None = None
     stamp: str = ""
 
@@ -137,22 +124,24 @@ class StoredState:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON: strings, integers, lists and objects only, as Airflow's asset state takes it."""
-        return versioned(
-            {
-                "epoch": self.epoch,
-                "committed": self.committed.to_json() if self.committed else None,
-                "pending": stored_plan(self.pending) if self.pending else None,
-                "history": [past.to_json() for past in self.history],
-                "snapshot": self.snapshot,
-                "revision": self.revision,
-                "ledger_id": self.ledger_id,
-                "stamp": self.stamp,
-            }
-        )
+        """Return plain JSON, as Airflow's asset state takes it; a plan of very many topics is stored without them."""
+        pending = None if self.pending is None else stored_plan(self.pending)
+        return VersionedRecord.to_json(replace(self, pending=pending))
+
+    def check(self) -> None:
+        """Check the pending plan and the snapshot.
+
+        Raises:
+            ValueError: The text says what is wrong, and where.
+            DamagedRecordError: A member of the snapshot is missing, or of another type.
+        """
+        if self.pending is not None:
+            self.pending.check()
+        if self.snapshot is not None:
+            read_as(SnapshotRecord, self.snapshot, "snapshot")
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], where: str = "") -> StoredState:
+    def read(cls, data: Mapping[str, Any], where: str = "") -> StoredState:
         """Read what ``to_json`` wrote.
 
         Args:
@@ -164,9 +153,8 @@ class StoredState:
             DamagedRecordError: It is damaged.
         """
         try:
-            record = Members(data)
-            require_version(data, where)
-            return cls._read(record)
+            with record_location(where):
+                return cls.from_json(data)
         except DamagedRecordError as error:
             raise DamagedRecordError(
                 "the stored state is damaged",
@@ -174,22 +162,6 @@ class StoredState:
                 why=error.why,
                 remedy="delete the stored state; it is restored from the ledger (docs/runbook.md, damaged records)",
             ) from error
-
-    @classmethod
-    def _read(cls, record: Members) -> StoredState:
-        snapshot = record.value("snapshot")
-        if snapshot is not None:
-            check_snapshot(record.object("snapshot"))
-        return cls(
-            epoch=record.integer("epoch"),
-            committed=None if record.value("committed") is None else BinlogOffset.from_json(record.object("committed")),
-            pending=None if record.value("pending") is None else BatchPlan.from_json(record.object("pending")),
-            history=tuple(PastOffset.from_json(past) for past in record.objects("history")),
-            snapshot=snapshot,
-            revision=record.integer("revision"),
-            ledger_id=record.text_or_none("ledger_id"),
-            stamp=record.text("stamp"),
-        )
 
 
 class OffsetStore(Protocol):

@@ -10,9 +10,10 @@ import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal
 
 import orjson
+from msgspec import Meta
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import writer_key
 from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import WriterMetrics
@@ -21,10 +22,9 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosi
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import (
     VERSION_MEMBER,
-    Members,
-    as_members,
+    Count,
+    Record,
     damaged_record,
-    is_integer,
     parse_json,
     require_version,
     versioned,
@@ -44,10 +44,14 @@ OTHERS_LABEL = "(others)"
 """Label of the sum of all other topics or chunks; no topic can have this name."""
 MAX_PARTITIONS = 1_000_000
 """More partitions than a topic can have."""
+WriterCount = Annotated[int, Meta(ge=0, le=MAX_WRITERS)]
+PartitionCount = Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)]
+Owners = Annotated[tuple[WriterCount, ...], Meta(min_length=1)]
+"""The writer of each partition of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
-class BatchPlan:
+class BatchPlan(Record):
     """Fix what one batch reads and which writer writes what, before anything is read.
 
     Args:
@@ -75,22 +79,22 @@ class BatchPlan:
             (``drain.failover``); None on the same server.
     """
 
-    epoch: int
+    epoch: Count
     kind: PlanKind
     start: BinlogOffset
     end: BinlogOffset
-    writers: int
-    partitions: Mapping[str, int] = field(default_factory=dict)
-    assignment: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    writers: WriterCount
+    partitions: Mapping[str, PartitionCount] = field(default_factory=dict)
+    assignment: Mapping[str, Owners] = field(default_factory=dict)
     owner: str = ""
-    created_ms: int = 0
-    server_id: int = 0
+    created_ms: Count = 0
+    server_id: Annotated[int, Meta(ge=0, lt=2**32)] = 0
     prepared: tuple[PreparedXa, ...] = ()
     pins: Mapping[str, str] = field(default_factory=dict)
     attempt: str = field(default="", compare=False)
     gapless: bool = field(default=False, compare=False)
     omitted_topics: str | None = None
-    commit_ts: int = field(default=0, compare=False)
+    commit_ts: Count = field(default=0, compare=False)
     continued_from: BinlogOffset | None = field(default=None, compare=False)
 
     def continues(self, offset: BinlogOffset | None) -> bool:
@@ -129,6 +133,18 @@ class BatchPlan:
             return self.topics_digest() == other.topics_digest()
         return dict(self.partitions) == dict(other.partitions) and dict(self.assignment) == dict(other.assignment)
 
+    def check(self) -> None:
+        """Check that a batch has writers, and names no others.
+
+        Raises:
+            ValueError: The text says what contradicts it, and where.
+        """
+        if self.kind != "reset" and not self.writers:
+            raise ValueError("Expected `int` >= 1 - at `$.writers`")
+        for topic, owners in self.assignment.items():
+            if max(owners) >= max(self.writers, 1):
+                raise ValueError(f"Expected writers below {self.writers} - at `$.assignment.{topic}`")
+
     def topics_digest(self) -> str:
         """Return the digest of all partition counts and assignments, also when they were left out."""
         return topics_digest(self.partitions, self.assignment) if self.omitted_topics is None else self.omitted_topics
@@ -145,62 +161,6 @@ class BatchPlan:
             assignment: The writer of each partition of each topic.
         """
         return replace(self, partitions=partitions, assignment=assignment, omitted_topics=None)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        out: dict[str, Any] = {
-            "epoch": self.epoch,
-            "kind": self.kind,
-            "start": self.start.to_json(),
-            "end": self.end.to_json(),
-            "writers": self.writers,
-            "partitions": dict(self.partitions),
-            "assignment": {topic: list(owners) for topic, owners in self.assignment.items()},
-            "owner": self.owner,
-            "created_ms": self.created_ms,
-            "server_id": self.server_id,
-            "prepared": [xa.to_json() for xa in self.prepared],
-            "pins": dict(self.pins),
-            "attempt": self.attempt,
-            "gapless": self.gapless,
-        }
-        out |= {"commit_ts": self.commit_ts} if self.commit_ts else {}
-        out |= {"continued_from": self.continued_from.to_json()} if self.continued_from is not None else {}
-        return out if self.omitted_topics is None else out | {"topics": self.omitted_topics}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> BatchPlan:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = as_members(data)
-        kind = record.one_of("kind", get_args(PlanKind))
-        writers = record.integer("writers", low=0 if kind == "reset" else 1, high=MAX_WRITERS)
-        return cls(
-            epoch=record.integer("epoch"),
-            kind=cast(PlanKind, kind),
-            start=BinlogOffset.from_json(record.object("start")),
-            end=BinlogOffset.from_json(record.object("end")),
-            writers=writers,
-            partitions=record.each_member(
-                "partitions", lambda topics, t: topics.integer(t, low=1, high=MAX_PARTITIONS)
-            ),
-            assignment=record.each_member("assignment", lambda topics, t: _read_assignment(topics, t, writers)),
-            owner=record.text("owner"),
-            created_ms=record.integer("created_ms"),
-            server_id=record.integer("server_id", high=2**32 - 1),
-            prepared=tuple(PreparedXa.from_json(xa) for xa in record.objects("prepared")),
-            pins=record.each_member("pins", Members.text),
-            attempt=record.text("attempt"),
-            gapless=record.flag("gapless"),
-            omitted_topics=record.text_or_none("topics"),
-            commit_ts=record.integer("commit_ts", 0),
-            continued_from=BinlogOffset.from_json(record.object("continued_from"))
-            if "continued_from" in record
-            else None,
-        )
 
 
 def topics_digest(partitions: Mapping[str, int], assignment: Mapping[str, tuple[int, ...]]) -> str:
@@ -230,7 +190,7 @@ def reset_plan(
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(Record):
     """Say how far one writer is; it is committed in the same Kafka transaction as the records before it.
 
     Args:
@@ -251,65 +211,25 @@ class Marker:
             them, which ``counts`` contains, have places before ``start``.
     """
 
-    epoch: int
-    writer: int
+    epoch: Count
+    writer: WriterCount
     start: BinlogOffset
     end: BinlogOffset
     reached: ResumePosition
     done: bool = False
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, Count] = field(default_factory=dict)
     gtids: str | None = None
     prepared: tuple[PreparedXa, ...] = ()
-    tables: Mapping[str, int] = field(default_factory=dict)
+    tables: Mapping[str, Count] = field(default_factory=dict)
     native: NativeCounts = field(default_factory=NativeCounts)
-    commit_ts: int = 0
+    commit_ts: Count = 0
     metrics: WriterMetrics = field(default_factory=WriterMetrics, compare=False)
     xa_searched: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        metrics = self.metrics.to_json()
-        return {
-            "epoch": self.epoch,
-            "writer": self.writer,
-            "start": self.start.to_json(),
-            "end": self.end.to_json(),
-            "reached": self.reached.to_json(),
-            "done": self.done,
-            "counts": bounded_counts(self.counts),
-            "tables": bounded_counts(self.tables),
-            "gtids": self.gtids,
-            "prepared": [xa.to_json() for xa in self.prepared],
-            **self.native.members(),
-            **({"commit_ts": self.commit_ts} if self.commit_ts else {}),
-            **({"metrics": metrics} if metrics else {}),
-            **({"xa_searched": True} if self.xa_searched else {}),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> Marker:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = as_members(data)
-        return cls(
-            epoch=record.integer("epoch"),
-            writer=record.integer("writer", high=MAX_WRITERS),
-            start=BinlogOffset.from_json(record.object("start")),
-            end=BinlogOffset.from_json(record.object("end")),
-            reached=ResumePosition.from_json(record.object("reached")),
-            done=record.flag("done"),
-            counts=record.each_member("counts", Members.integer),
-            gtids=record.text_or_none("gtids"),
-            prepared=tuple(PreparedXa.from_json(xa) for xa in record.objects("prepared")),
-            tables=record.each_member("tables", Members.integer),
-            native=NativeCounts.from_members(record),
-            commit_ts=record.integer("commit_ts", 0),
-            metrics=WriterMetrics.from_json(record.object("metrics", {})),
-            xa_searched=record.flag("xa_searched", False),
-        )
+        """Return plain JSON, with bounded counts."""
+        counts, tables = bounded_counts(self.counts), bounded_counts(self.tables)
+        return Record.to_json(replace(self, counts=counts, tables=tables))
 
     def record(self, topic: str) -> SideRecord:
         """Return the ledger record of this marker.
@@ -365,10 +285,3 @@ def decode(value: bytes) -> dict[str, Any]:
     require_version(data)
     del data[VERSION_MEMBER]
     return data
-
-
-def _read_assignment(topics: Members, topic: str, writers: int) -> tuple[int, ...]:
-    writer_ids = topics.values(topic)
-    if not writer_ids or not all(is_integer(w) and 0 <= w < max(writers, 1) for w in writer_ids):
-        raise topics.member_error(topic, f"a list of writers below {writers}")
-    return writer_ids

@@ -10,12 +10,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PART_PREFIX, PLAN_KEY
-from airflow_provider_mysql_cdc.cdc.commit.plan import MAX_PARTITIONS, BatchPlan, decode, encode, topics_digest
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged_record, is_integer, record_location
+from airflow_provider_mysql_cdc.cdc.commit.plan import (
+    BatchPlan,
+    Owners,
+    PartitionCount,
+    WriterCount,
+    decode,
+    encode,
+    topics_digest,
+)
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Members, Record, damaged_record, record_location
 
 PART_BYTES = 150_000
 """JSON of topics after which a record is full; it holds one topic more at most, so it stays below 200 KB."""
@@ -23,6 +31,23 @@ MAX_PARTS = 100_000
 _PlanValues = tuple[bytes, tuple[tuple[int, bytes], ...]]
 _LAST_PLAN: dict[_PlanValues, BatchPlan] = {}
 """The last plan: a job reads the ledger several times, and decoding 10,000 topics takes 50 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPart(Record):
+    """Hold some topics of a plan.
+
+    Args:
+        of: Digest of all topics of the plan.
+        part: Number of the part.
+        partitions: Kafka partition count of each topic.
+        assignment: The writer of each partition of a topic, or the one that writes all of them.
+    """
+
+    of: str
+    part: Count
+    partitions: Mapping[str, PartitionCount]
+    assignment: Mapping[str, WriterCount | Owners]
 
 
 def plan_records(plan: BatchPlan, old_parts: int = 0) -> dict[str, bytes | None]:
@@ -38,19 +63,19 @@ def plan_records(plan: BatchPlan, old_parts: int = 0) -> dict[str, bytes | None]
         digest = plan.topics_digest()
         out = {PLAN_KEY: encode(plan.without_topics().to_json() | {"parts": len(parts)})}
         for n, part in enumerate(parts):
-            out[f"{PART_PREFIX}{n}"] = encode({"of": digest, "part": n, **part})
+            out[f"{PART_PREFIX}{n}"] = encode(PlanPart(digest, n, **part).to_json())
     for n in range(len(parts), old_parts):
         out[f"{PART_PREFIX}{n}"] = None
     return out
 
 
-def stored_plan(plan: BatchPlan) -> dict[str, Any]:
+def stored_plan(plan: BatchPlan) -> BatchPlan:
     """Return a pending plan as the offset store holds it: without its topics when they need parts.
 
     Args:
         plan: The plan.
     """
-    return (plan.without_topics() if plan.omitted_topics is None and _needs_parts(plan) else plan).to_json()
+    return plan.without_topics() if plan.omitted_topics is None and _needs_parts(plan) else plan
 
 
 def part_number(key: str) -> int:
@@ -114,14 +139,15 @@ def assemble_plan(header: Mapping[str, Any], parts: Mapping[int, Mapping[str, An
     partitions: dict[str, int] = {}
     assignment: dict[str, tuple[int, ...]] = {}
     for n in sorted(parts):
-        part = Members(parts[n], f"{PART_PREFIX}{n}")
-        if n >= count or part.text("of") != plan.omitted_topics or part.integer("part") != n:
-            raise part.member_error("of", f"{plan.omitted_topics}, a part of this plan")
-        counts = part.each_member("partitions", lambda topics, t: topics.integer(t, low=1, high=MAX_PARTITIONS))
-        partitions.update(counts)
-        assignment.update(
-            part.each_member("assignment", partial(_read_part_assignment, counts=counts, writers=plan.writers))
-        )
+        part = PlanPart.from_json(Members(parts[n], f"{PART_PREFIX}{n}"))
+        if n >= count or (part.of, part.part) != (plan.omitted_topics, n):
+            raise damaged_record(f"{PART_PREFIX}{n} is not a part of this plan")
+        partitions.update(part.partitions)
+        for topic, owners in part.assignment.items():
+            if not isinstance(owners, int):
+                assignment[topic] = owners
+            elif topic in part.partitions:
+                assignment[topic] = (owners,) * part.partitions[topic]
     if topics_digest(partitions, assignment) != plan.omitted_topics:
         raise damaged_record("the plan's parts were changed: their digest differs from the plan's")
     return plan.with_topics(partitions, assignment)
@@ -149,7 +175,7 @@ def _split_topics(plan: BatchPlan) -> Iterator[dict[str, Any]]:
         single_writer = False
         if (owners := plan.assignment.get(topic)) is not None:
             single_writer = len(owners) == count and len(set(owners)) == 1
-            part["assignment"][topic] = owners[0] if single_writer else list(owners)
+            part["assignment"][topic] = owners[0] if single_writer else owners
         size += 2 * _json_size(topic) + (1 if owners is None or single_writer else len(json.dumps(owners))) + 12
     if size:
         yield part
@@ -158,18 +184,3 @@ def _split_topics(plan: BatchPlan) -> Iterator[dict[str, Any]]:
 def _json_size(topic: str) -> int:
     # JSON holds every name that Kafka allows as it is; for other names this is an estimate.
     return len(topic) + 2 if topic.isascii() and topic.isprintable() else len(json.dumps(topic))
-
-
-def _read_part_assignment(topics: Members, topic: str, *, counts: Mapping[str, int], writers: int) -> tuple[int, ...]:
-    assigned = topics.value(topic)
-    if not is_integer(assigned):
-        return _checked_writers(topics, topic, topics.values(topic), writers)
-    if topic not in counts:
-        raise topics.member_error(topic, "a list of writers, because its partitions are not known")
-    return _checked_writers(topics, topic, (assigned,), writers) * counts[topic]
-
-
-def _checked_writers(topics: Members, topic: str, assigned: tuple[Any, ...], writers: int) -> tuple[int, ...]:
-    if not assigned or not all(is_integer(w) and 0 <= w < max(writers, 1) for w in assigned):
-        raise topics.member_error(topic, f"writers below {writers}")
-    return assigned

@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics
 from airflow_provider_mysql_cdc.cdc.metrics.streaming_family import streaming_metrics
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -31,7 +31,7 @@ NO_TASK_PREFIX = "nobody/"
 
 
 @dataclass(frozen=True, slots=True)
-class RunTally:
+class RunTally(Record):
     """Count what a run has written.
 
     Args:
@@ -47,14 +47,14 @@ class RunTally:
     """
 
     run: str
-    epoch: int = 0
-    batches: int = 0
+    epoch: Count = 0
+    batches: Count = 0
     start: BinlogOffset | None = None
-    counts: Mapping[str, int] = field(default_factory=dict)
-    tables: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, Count] = field(default_factory=dict)
+    tables: Mapping[str, Count] = field(default_factory=dict)
     native: NativeCounts = field(default_factory=NativeCounts)
     metrics: StreamMetrics = field(default_factory=StreamMetrics)
-    started_ms: int = 0
+    started_ms: Count = 0
 
     def add(
         self,
@@ -98,40 +98,6 @@ class RunTally:
             self,
             counts=bounded_counts(add_counts(self.counts, counts)),
             tables=bounded_counts(add_counts(self.tables, tables)),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "run": self.run,
-            "epoch": self.epoch,
-            "batches": self.batches,
-            "start": None if self.start is None else self.start.to_json(),
-            "counts": dict(self.counts),
-            "tables": dict(self.tables),
-            **self.native.members(),
-            **({"metrics": self.metrics.to_json()} if self.metrics.at_ms else {}),
-            **({"started_ms": self.started_ms} if self.started_ms else {}),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> RunTally:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = as_members(data)
-        return cls(
-            run=record.text("run"),
-            epoch=record.integer("epoch"),
-            batches=record.integer("batches"),
-            start=None if record.value("start") is None else BinlogOffset.from_json(record.object("start")),
-            counts=record.each_member("counts", Members.integer),
-            tables=record.each_member("tables", Members.integer),
-            native=NativeCounts.from_members(record),
-            metrics=StreamMetrics.from_json(record.object("metrics")) if "metrics" in record else StreamMetrics(),
-            started_ms=record.integer("started_ms", 0),
         )
 
 

@@ -9,19 +9,17 @@ these rows, or that read them again. So an id is recorded before its first use a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import SCHEMA_KEY_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.errors import SchemaIdChangedError
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.model.stored_record import INT64_MAX, Members, as_members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedSchemaId:
+class RecordedSchemaId(Record):
     """Hold the recorded id of a key schema.
 
     Args:
@@ -29,22 +27,8 @@ class RecordedSchemaId:
         epoch: Epoch of the batch that asked for it.
     """
 
-    id: int
-    epoch: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"id": self.id, "epoch": self.epoch}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> RecordedSchemaId:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = as_members(data)
-        return cls(record.integer("id", high=INT64_MAX), record.integer("epoch"))
+    id: Count
+    epoch: Count
 
 
 def schema_key_name(subject: str, text: str) -> str:

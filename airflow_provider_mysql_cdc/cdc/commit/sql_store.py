@@ -152,7 +152,7 @@ class SqlOffsetStore:
 
     def _load(self, conn: Connection) -> StoredState | None:
         text = conn.execute(sa.select(_offsets.c.state).where(_offsets.c.prefix == self._prefix)).scalar()
-        return None if text is None else StoredState.from_json(parse_json(text, self._where), self._where)
+        return None if text is None else StoredState.read(parse_json(text, self._where), self._where)
 
     def _compare_and_swap(self, conn: Connection, stored: StoredState, expected: StoredState | None) -> bool:
         current = self._load(conn)

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import TOPIC_KEY_PREFIX
-from airflow_provider_mysql_cdc.cdc.commit.plan import MAX_PARTITIONS, BatchPlan, decode, encode
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, PartitionCount, decode, encode
 from airflow_provider_mysql_cdc.cdc.errors import TopicChangedError
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
 _MAX_LISTED = 10
@@ -24,7 +23,7 @@ _CACHE_SIZE = 32_768
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedTopic:
+class RecordedTopic(Record):
     """Hold what is recorded of a topic.
 
     Args:
@@ -33,25 +32,9 @@ class RecordedTopic:
         epoch: Epoch of the batch that recorded it.
     """
 
-    partitions: int
+    partitions: PartitionCount
     id: str | None
-    epoch: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"partitions": self.partitions, "id": self.id, "epoch": self.epoch}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> RecordedTopic:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = as_members(data)
-        return cls(
-            record.integer("partitions", low=1, high=MAX_PARTITIONS), record.text_or_none("id"), record.integer("epoch")
-        )
+    epoch: Count
 
     def difference(self, current: TopicInfo | None) -> str:
         """Return how the topic differs now; empty when it is the same."""

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import UNCHECKED_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Record
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 
 @dataclass(frozen=True, slots=True)
-class UncheckedTable:
+class UncheckedTable(Record):
     """Hold one table whose structure is not compared with the server's yet.
 
     Args:
@@ -35,23 +34,6 @@ class UncheckedTable:
     def ledger_key(self) -> str:
         """Return the key of its ledger record."""
         return UNCHECKED_PREFIX + self.table.path()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        optional = {"skipped": True, "server_uuid": self.server_uuid} if self.skipped else {}
-        return {"db": self.table.db, "table": self.table.table, "where": self.where, "rows": self.has_rows} | optional
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> UncheckedTable:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = Members(data)
-        table = TableId(record.text("db"), record.text("table"))
-        skipped, server_uuid = record.flag("skipped", False), record.text("server_uuid", "")
-        return cls(table, record.text("where"), record.flag("rows"), skipped, server_uuid)
 
 
 def unchecked_tables(ledger: LedgerState) -> dict[TableId, UncheckedTable]:

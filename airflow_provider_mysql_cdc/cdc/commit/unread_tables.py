@@ -9,16 +9,14 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CAPTURED_LISTS_KEY, UNREAD_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.enums import NewTablesMode, SnapshotMode
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, Record
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 LIST_FIELDS = (
@@ -35,7 +33,7 @@ UNREAD_SUFFIX = " (captured and never read)"
 
 
 @dataclass(frozen=True, slots=True)
-class NeverReadTable:
+class NeverReadTable(Record):
     """Hold one captured table that was not read since its changes are.
 
     Args:
@@ -51,21 +49,6 @@ class NeverReadTable:
     def ledger_key(self) -> str:
         """Return the key of its ledger record."""
         return unread_key(self.table)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"db": self.table.db, "table": self.table.table, "where": self.where, "why": self.why}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> NeverReadTable:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = Members(data)
-        table = TableId(record.text("db"), record.text("table"))
-        return cls(table, record.text("where"), record.text("why"))
 
     def line(self, mode: NewTablesMode) -> str:
         """Return the line of the log.

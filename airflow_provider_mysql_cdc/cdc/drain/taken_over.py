@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import TAKEN_OVER_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partitio
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets, file_number
 from airflow_provider_mysql_cdc.cdc.model.records import PartitionedRecord, SideRecord
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
 TRANSACTION_END = 2**40
@@ -38,36 +38,20 @@ class RecordPlace(NamedTuple):
         record: Number of the record among those of the row or statement.
     """
 
-    file: int
-    pos: int
-    event: int = 0
-    row: int = 0
-    record: int = 0
+    file: Count
+    pos: Count
+    event: Count = 0
+    row: Count = 0
+    record: Count = 0
 
     @classmethod
     def at(cls, offset: BinlogOffset) -> RecordPlace:
         """Return the place of a boundary of transactions; places are compared within the binlog of one server."""
         return cls(file_number(offset.file), offset.pos)
 
-    def to_json(self) -> list[int]:
-        """Return plain JSON."""
-        return list(self)
-
-    @classmethod
-    def from_members(cls, record: Members, name: str) -> RecordPlace:
-        """Read a member that ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        numbers = record.values(name)
-        if len(numbers) != len(cls._fields) or not all(type(n) is int and n >= 0 for n in numbers):
-            raise record.member_error(name, "five whole numbers")
-        return cls(*numbers)
-
 
 @dataclass(frozen=True, slots=True)
-class TakenOver:
+class TakenOver(Record):
     """Say what is in the topics already.
 
     Args:
@@ -83,37 +67,8 @@ class TakenOver:
     until: BinlogOffset
     reached: RecordPlace
     ends: Mapping[str, Mapping[int, RecordPlace]] = field(default_factory=dict)
-    boundary_partitions: int = 1
-    written: Mapping[str, int] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "start": self.start.to_json(),
-            "until": self.until.to_json(),
-            "reached": self.reached.to_json(),
-            "ends": {t: {str(p): place.to_json() for p, place in of.items()} for t, of in self.ends.items()},
-            "boundary_partitions": self.boundary_partitions,
-            "written": dict(self.written),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> TakenOver:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = as_members(data)
-        topics = record.object("ends")
-        ends = {
-            topic: {int(p): RecordPlace.from_members(topics.object(topic), p) for p in topics.object(topic).names()}
-            for topic in topics.names()
-        }
-        start, until = (BinlogOffset.from_json(record.object(name)) for name in ("start", "until"))
-        reached = RecordPlace.from_members(record, "reached")
-        written = record.each_member("written", Members.integer)
-        return cls(start, until, reached, ends, record.integer("boundary_partitions"), written)
+    boundary_partitions: Count = 1
+    written: Mapping[str, Count] = field(default_factory=dict)
 
     def is_passed(self, position: WriterPosition) -> bool:
         """Return whether nothing of the transactions from here on is in the topics.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
 
 
 @dataclass(frozen=True, slots=True)
-class StreamCounts:
+class StreamCounts(Record):
     """Count what drains have read of the binlog.
 
     Args:
@@ -25,16 +24,16 @@ class StreamCounts:
         schema_changes: Statements that changed the structure of a table.
     """
 
-    created: int = 0
-    updated: int = 0
-    deleted: int = 0
-    filtered: int = 0
-    skipped: int = 0
-    committed: int = 0
-    rolled_back: int = 0
-    torn: int = 0
-    disconnects: int = 0
-    schema_changes: int = 0
+    created: Count = 0
+    updated: Count = 0
+    deleted: Count = 0
+    filtered: Count = 0
+    skipped: Count = 0
+    committed: Count = 0
+    rolled_back: Count = 0
+    torn: Count = 0
+    disconnects: Count = 0
+    schema_changes: Count = 0
 
     @property
     def events(self) -> int:
@@ -48,17 +47,3 @@ class StreamCounts:
             other: The other counts.
         """
         return StreamCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
-
-    def to_json(self) -> dict[str, int]:
-        """Return plain JSON, without zeros."""
-        return {f.name: n for f in fields(self) if (n := getattr(self, f.name))}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, object] | Members) -> StreamCounts:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = data if isinstance(data, Members) else Members(data)
-        return cls(**{f.name: record.integer(f.name, 0) for f in fields(cls)})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.metrics.stream_counts import StreamCounts
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
 
 MAX_NAMES = 1000
 """Tables that a metric names; the others are counted in ``TotalTableCount`` and the like."""
@@ -27,7 +27,7 @@ _AGES = {
 
 
 @dataclass(frozen=True, slots=True)
-class StreamMetrics:
+class StreamMetrics(Record):
     """Hold the metrics of a stream.
 
     Args:
@@ -43,7 +43,7 @@ class StreamMetrics:
     snapshot: Attributes = field(default_factory=dict)
     streaming: Attributes = field(default_factory=dict)
     history: Attributes = field(default_factory=dict)
-    at_ms: int = 0
+    at_ms: Count = 0
 
     def followed_by(self, later: StreamMetrics) -> StreamMetrics:
         """Return the metrics after later ones are added: counts add up, attributes are replaced family by family.
@@ -95,32 +95,6 @@ class StreamMetrics:
             "schema-history": dict(self.history),
         }
         return {name: _with_ages(attributes, now_ms) for name, attributes in found.items() if attributes}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "counts": self.counts.to_json(),
-            "snapshot": dict(self.snapshot),
-            "streaming": dict(self.streaming),
-            "history": dict(self.history),
-            "at_ms": self.at_ms,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> StreamMetrics:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = data if isinstance(data, Members) else Members(data)
-        return cls(
-            StreamCounts.from_json(record.object("counts")),
-            record.object("snapshot").as_dict(),
-            record.object("streaming").as_dict(),
-            record.object("history").as_dict(),
-            record.integer("at_ms"),
-        )
 
 
 def _with_ages(attributes: Attributes, now_ms: int) -> dict[str, Any]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.metrics.stream_counts import StreamCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import file_number
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
 
 
 @dataclass(frozen=True, slots=True)
-class EventPlace:
+class EventPlace(Record):
     """Say which row event a writer has handled last.
 
     Args:
@@ -27,13 +26,13 @@ class EventPlace:
     """
 
     file: str
-    pos: int
+    pos: Count
     table: str
     operation: str = ""
     gtid: str = ""
-    server_id: int = 0
-    source_ms: int = 0
-    handled_ms: int = 0
+    server_id: Count = 0
+    source_ms: Count = 0
+    handled_ms: Count = 0
 
     @property
     def text(self) -> str:
@@ -42,31 +41,9 @@ class EventPlace:
         gtid = f", gtid={self.gtid}" if self.gtid else ""
         return f"table={self.table}{operation}, file={self.file}, pos={self.pos}{gtid}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-    @classmethod
-    def from_json(cls, record: Members) -> EventPlace:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        return cls(
-            record.text("file"),
-            record.integer("pos"),
-            record.text("table"),
-            record.text("operation"),
-            record.text("gtid"),
-            record.integer("server_id"),
-            record.integer("source_ms"),
-            record.integer("handled_ms"),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class WriterMetrics:
+class WriterMetrics(Record):
     """Say what a writer has read of its batch.
 
     Args:
@@ -86,52 +63,12 @@ class WriterMetrics:
     last_event: EventPlace | None = None
     transaction: str = ""
     schema_change: str = ""
-    schema_change_ms: int = 0
-    position: tuple[str, int] = ("", 0)
+    schema_change_ms: Count = 0
+    position: tuple[str, Count] = ("", 0)
     gtids: str = ""
     connected: bool = False
-    bytes_pending: int = 0
-    queued: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON, without what is empty."""
-        members = {
-            "counts": self.counts.to_json(),
-            "last_event": None if self.last_event is None else self.last_event.to_json(),
-            "transaction": self.transaction,
-            "schema_change": self.schema_change,
-            "schema_change_ms": self.schema_change_ms,
-            "position": list(self.position) if self.position[0] else None,
-            "gtids": self.gtids,
-            "connected": self.connected,
-            "bytes_pending": self.bytes_pending,
-            "queued": self.queued,
-        }
-        return {name: value for name, value in members.items() if value}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> WriterMetrics:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = data if isinstance(data, Members) else Members(data)
-        position = record.values("position", ())
-        if position and not (len(position) == 2 and isinstance(position[0], str) and isinstance(position[1], int)):
-            raise record.member_error("position", "a file and a position")
-        return cls(
-            counts=StreamCounts.from_json(record.object("counts", {})),
-            last_event=EventPlace.from_json(record.object("last_event")) if "last_event" in record else None,
-            transaction=record.text("transaction", ""),
-            schema_change=record.text("schema_change", ""),
-            schema_change_ms=record.integer("schema_change_ms", 0),
-            position=(position[0], position[1]) if position else ("", 0),
-            gtids=record.text("gtids", ""),
-            connected=record.flag("connected", False),
-            bytes_pending=record.integer("bytes_pending", 0),
-            queued=record.integer("queued", 0),
-        )
+    bytes_pending: Count = 0
+    queued: Count = 0
 
 
 def latest_event(writers: Sequence[WriterMetrics]) -> EventPlace | None:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
 
 
 @dataclass(frozen=True, slots=True)
-class NativeCounts:
+class NativeCounts(Record):
     """Count what the kernel has done.
 
     Args:
@@ -18,8 +18,11 @@ class NativeCounts:
         declined: Row events that Python has decoded although there is a kernel, by reason (docs/native.md).
     """
 
-    rows: int = 0
-    declined: Mapping[str, int] = field(default_factory=dict)
+    rows: Count = 0
+    declined: Mapping[str, Count] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.declined)
 
     def add(self, other: NativeCounts) -> NativeCounts:
         """Return both together.
@@ -42,26 +45,13 @@ class NativeCounts:
         return NativeCounts(self.rows - before.rows, {reason: n for reason, n in declined.items() if n})
 
     def members(self) -> dict[str, Any]:
-        """Return members of a JSON object; none where there is nothing to tell."""
+        """Return what a task's result says of them; nothing where there is nothing to tell."""
         counts = {"native_rows": self.rows, "native_declined": dict(self.declined)}
         return {name: value for name, value in counts.items() if value}
 
-    @classmethod
-    def from_members(cls, record: Members) -> NativeCounts:
-        """Read what ``members`` returned.
-
-        Args:
-            record: The object that they are part of.
-
-        Raises:
-            DamagedRecordError: They are something else.
-        """
-        declined = record.each_member("native_declined", Members.integer) if "native_declined" in record else {}
-        return cls(record.integer("native_rows", 0), declined)
-
     def text(self) -> str:
         """Return what the job's log says of them; empty where there is nothing to tell."""
-        if not self.rows and not self.declined:
+        if not self:
             return ""
         events = sum(self.declined.values())
         reasons = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in sorted(self.declined.items()))

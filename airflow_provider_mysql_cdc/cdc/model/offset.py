@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any
+from typing import Annotated
+
+from msgspec import Meta
 
 from airflow_provider_mysql_cdc.cdc.errors import StateError
-from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
-
-_FILE = re.compile(r"[^\x00]{1,500}\.[0-9]{1,18}")
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
 
 
 def file_number(name: str) -> int:
@@ -48,44 +44,19 @@ def same_place(a: BinlogOffset | None, b: BinlogOffset | None) -> bool:
     return replace(a, origin=None) == replace(b, origin=None) and same_fingerprint(a.origin, b.origin)
 
 
-def binlog_file(record: Members, name: str) -> str:
-    """Return a member that names a binlog file.
-
-    Args:
-        record: The members of a stored record.
-        name: The member.
-
-    Raises:
-        DamagedRecordError: It does not end in a number.
-    """
-    file = record.text(name)
-    if not _FILE.fullmatch(file):
-        raise record.member_error(name, "a binlog file, as in binlog.000001")
-    return file
-
-
-# One transaction's GTID, as in the history's record of a statement: each has another.
-_SINGLE_GTID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:[1-9][0-9]{0,17}")
-
-
-_LAST_COMMIT = re.compile(r"[0-9a-f-]{36}(?::[a-z_][a-z0-9_]{0,31})?:[1-9][0-9]{0,18}@[1-9][0-9]{0,18}")
-
-
-def _is_gtid_set(text: str) -> bool:
-    return _SINGLE_GTID.fullmatch(text) is not None or _parses_as_gtid_set(text)
-
-
-@lru_cache(maxsize=256)
-def _parses_as_gtid_set(text: str) -> bool:
-    try:
-        GtidSet.parse(text)
-    except ValueError:
-        return False
-    return True
+BinlogFile = Annotated[str, Meta(pattern=r"\A[^\x00]{1,500}\.[0-9]{1,18}\Z")]
+"""Name of a binlog file; it ends in a number."""
+_UUID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_TAG = ":[A-Za-z_][A-Za-z0-9_]{0,31}"
+_NUMBERS = ":[1-9][0-9]{0,18}(?:-[0-9]{1,19})?"
+Gtids = Annotated[str, Meta(pattern=rf"\A(?:\s*{_UUID}(?:(?:{_TAG})?{_NUMBERS})+\s*(?:,|\Z))*\s*\Z")]
+"""A GTID set in MySQL's text form."""
+LastCommit = Annotated[str, Meta(pattern=rf"\A{_UUID}(?:{_TAG})?:[1-9][0-9]{{0,18}}@[1-9][0-9]{{0,18}}\Z")]
+"""A GTID and a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class BinlogOffset:
+class BinlogOffset(Record):
     """Stand at a transaction boundary of one server's binlog.
 
     Args:
@@ -104,14 +75,14 @@ class BinlogOffset:
             table: a replica, which logs rows, may have them as empty ones. None for none.
     """
 
-    file: str
-    pos: int
-    gtids: str | None = None
+    file: BinlogFile
+    pos: Count
+    gtids: Gtids | None = None
     server_uuid: str | None = None
     origin: str | None = None
-    last_commit: str | None = field(default=None, compare=False)
-    read_empty: str | None = field(default=None, compare=False)
-    read_as_text: str | None = field(default=None, compare=False)
+    last_commit: LastCommit | None = field(default=None, compare=False)
+    read_empty: Gtids | None = field(default=None, compare=False)
+    read_as_text: Gtids | None = field(default=None, compare=False)
 
     def key(self) -> tuple[int, int]:
         """Return (file number, position); only ``compare_offsets`` and its kin may compare it, which ask whose it
@@ -136,32 +107,6 @@ class BinlogOffset:
             pos: Position in it.
         """
         return (file_number(file), pos) <= self.key()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        data = {"file": self.file, "pos": self.pos, "gtids": self.gtids, "server_uuid": self.server_uuid}
-        optional = {"origin": self.origin, "last_commit": self.last_commit}
-        optional |= {"read_empty": self.read_empty, "read_as_text": self.read_as_text}
-        return data | {name: value for name, value in optional.items() if value is not None}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> BinlogOffset:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = as_members(data)
-        sets = {name: record.text_or_none(name) for name in ("gtids", "read_empty", "read_as_text")}
-        for name, text in sets.items():
-            if text is not None and not _is_gtid_set(text):
-                raise record.member_error(name, "a GTID set")
-        server, origin = record.text_or_none("server_uuid"), record.text_or_none("origin")
-        last_commit = record.text_or_none("last_commit")
-        if last_commit is not None and _LAST_COMMIT.fullmatch(last_commit) is None:
-            raise record.member_error("last_commit", "a GTID and a time, as in uuid:1@1700000000000000")
-        place = {"server_uuid": server, "origin": origin, "last_commit": last_commit}
-        return cls(binlog_file(record, "file"), record.integer("pos"), **sets, **place)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.pos}"
@@ -219,7 +164,7 @@ def moves_back(old: BinlogOffset | None, new: BinlogOffset) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ResumePosition:
+class ResumePosition(Record):
     """Say how far a writer got: a boundary, and how much of the transaction after it.
 
     Args:
@@ -233,31 +178,12 @@ class ResumePosition:
     """
 
     offset: BinlogOffset
-    events: int = 0
-    statements: int = 0
-    gtid: str | None = None
-    row_bytes: int = 0
+    events: Count = 0
+    statements: Count = 0
+    gtid: Gtids | None = None
+    row_bytes: Count = 0
 
     @property
     def is_boundary(self) -> bool:
         """Whether nothing of the transaction after the boundary is passed."""
         return not self.events and not self.statements
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        data = {**self.offset.to_json(), "event": self.events, "statement": self.statements}
-        return data if self.gtid is None else {**data, "gtid": self.gtid, "row_bytes": self.row_bytes}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> ResumePosition:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = as_members(data)
-        events, statements = record.integer("event"), record.integer("statement")
-        gtid, row_bytes = record.value("gtid", None), record.integer("row_bytes", 0)
-        if gtid is not None and not (isinstance(gtid, str) and _is_gtid_set(gtid)):
-            raise record.member_error("gtid", "a GTID")
-        return cls(BinlogOffset.from_json(record), events, statements, gtid, row_bytes)

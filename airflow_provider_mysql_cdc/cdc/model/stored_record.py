@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, DamagedRecordError, 
 
 T = TypeVar("T")
 
-STORED_VERSION = 1
+STORED_VERSION = 2
 """Version of all stored forms together: whoever changes one of them raises it (docs/runbook.md says what users do)."""
 VERSION_MEMBER = "v"
 INT64_MAX = 2**63 - 1

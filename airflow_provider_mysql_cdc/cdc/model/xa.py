@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.model.offset import binlog_file
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogFile
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedXa:
+class PreparedXa(Record):
     """Say where the binlog holds the rows of an XA transaction.
 
     Args:
@@ -22,23 +20,9 @@ class PreparedXa:
     """
 
     xid: str
-    file: str
-    start: int
-    end: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"xid": self.xid, "file": self.file, "start": self.start, "end": self.end}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> PreparedXa:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = as_members(data)
-        return cls(record.text("xid"), binlog_file(record, "file"), record.integer("start"), record.integer("end"))
+    file: BinlogFile
+    start: Count
+    end: Count
 
     def __str__(self) -> str:
         return f"{self.xid} at {self.file}:{self.start}"

@@ -119,7 +119,7 @@ def read_document(data: Mapping[str, Any], where: str = "document") -> OffsetsDo
         )
     with record_location(where):
         members = Members(data)
-        state = StoredState.from_json(members.value("state"), where)
+        state = StoredState.read(members.value("state"), where)
         history = tuple(map(PastOffset.from_json, members.objects("history")))
         return OffsetsDocument(members.text("topic.prefix"), state, history)
 

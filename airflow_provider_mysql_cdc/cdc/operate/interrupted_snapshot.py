@@ -178,7 +178,7 @@ def _begin_again(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState, fini
     deleted = [
         CHUNK_PREFIX + id_
         for id_, record in ledger.chunks.items()
-        if TableId(record["chunk"]["db"], record["chunk"]["table"]) not in finished
+        if TableId(**record["chunk"]["table"]) not in finished
     ]
     # The view's record goes first: without it the plan counts as one that has not begun, whatever chunks are left.
     view_records = [SideRecord(cfg.ledger_topic, key.encode(), None) for key in (VIEW_KEY, SNAPSHOT_KEY)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import GIVEN_BACK_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -10,9 +13,22 @@ from airflow_provider_mysql_cdc.cdc.drain.taken_over import taken_over
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts, end_offsets_of_topics
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack(Record):
+    """Say that the stream was given back to a connector.
+
+    Args:
+        plan: Epoch of the last plan.
+        written: Sum of the ends of each topic (``count_written``).
+    """
+
+    plan: Count
+    written: Mapping[str, Count]
 
 
 def table_ends(cfg: ConnectorConfig) -> dict[str, dict[int, int]]:
@@ -54,7 +70,7 @@ def given_back_record(cfg: ConnectorConfig, plan: int) -> SideRecord:
     Raises:
         SinkError: Kafka cannot be reached.
     """
-    return ledger_record(cfg, GIVEN_BACK_KEY, {"plan": plan, "written": count_written(cfg)})
+    return ledger_record(cfg, GIVEN_BACK_KEY, GivenBack(plan, count_written(cfg)).to_json())
 
 
 def require_only_own_records(cfg: ConnectorConfig, ledger: LedgerState | None) -> None:
@@ -74,9 +90,9 @@ def require_only_own_records(cfg: ConnectorConfig, ledger: LedgerState | None) -
     taken = taken_over(ledger) if ledger.plan.kind == "reset" else None
     what, written = "taken over from a connector", None if taken is None else taken.written
     if given := ledger.other_records.get(GIVEN_BACK_KEY):
-        record = as_members(given)
-        if record.integer("plan") == ledger.plan.epoch:
-            what, written = "given back to a connector", record.each_member("written", Members.integer)
+        record = GivenBack.from_json(given)
+        if record.plan == ledger.plan.epoch:
+            what, written = "given back to a connector", record.written
     if written is None:
         return
     # For each topic by itself: one that was deleted meanwhile hides nothing of another.

@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.model.stored_record import (
     Members,
     damaged_record,
     parse_json,
+    read_as,
     require_version,
     versioned,
 )
@@ -177,7 +178,7 @@ class HistoryRecord:
             raise record.member_error("ddl", "a string")
         return cls(
             prefix=record.object("source").text("server"),
-            position=BinlogOffset.from_json(position),
+            position=read_as(BinlogOffset, position.data, "position"),
             epoch=record.integer("epoch"),
             ts_ms=record.integer("ts_ms"),
             db=record.text("databaseName"),

@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SinkError
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record, record_location
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, build_signal
 from airflow_provider_mysql_cdc.cdc.signals.table_names import quote_text
 from airflow_provider_mysql_cdc.cdc.signals.time_order import in_time_order
@@ -38,7 +39,7 @@ LATEST_RESETS = ("latest", "largest", "end")
 
 
 @dataclass(frozen=True, slots=True)
-class SignalOffsets:
+class SignalOffsets(Record):
     """Hold how far the signal topic was read: the ledger's ``signal-offset``.
 
     Args:
@@ -49,17 +50,18 @@ class SignalOffsets:
 
     topic: str
     topic_id: str | None
-    offsets: Mapping[int, int]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        offsets = {str(p): offset for p, offset in self.offsets.items()}
-        return {"topic": self.topic, "id": self.topic_id, "offsets": offsets}
+    offsets: Mapping[int, Count]
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> SignalOffsets:
-        """Read what ``to_json`` wrote."""
-        return cls(data["topic"], data["id"], {int(p): offset for p, offset in data["offsets"].items()})
+    def stored(cls, ledger: LedgerState) -> SignalOffsets | None:
+        """Return what the ledger says; None before the first read.
+
+        Raises:
+            DamagedRecordError: It is something else.
+        """
+        record = ledger.other_records.get(SIGNAL_OFFSET_KEY)
+        with record_location(f"key {SIGNAL_OFFSET_KEY}"):
+            return None if record is None else cls.from_json(record)
 
 
 @dataclass(slots=True)
@@ -182,10 +184,9 @@ class KafkaSignalChannel:
 
     def _stored_offsets(self, ledger: LedgerState, current_id: str | None, result: PollResult) -> SignalOffsets | None:
         """Return the stored offsets; None when the topic was not read before, or by another name."""
-        record = ledger.other_records.get(SIGNAL_OFFSET_KEY)
-        if record is None or record["topic"] != self._topic:
+        stored = SignalOffsets.stored(ledger)
+        if stored is None or stored.topic != self._topic:
             return None
-        stored = SignalOffsets.from_json(record)
         if stored.topic_id not in (None, current_id):
             result.log_lines.append(f"the signal topic {self._topic} was recreated; it is read from its beginning")
             return SignalOffsets(self._topic, current_id, {})

@@ -13,10 +13,17 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import SIGNAL_PREFIX
-from airflow_provider_mysql_cdc.cdc.commit.plan import SIGNAL_CHANNELS
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.stored_record import INT64_MAX, Members, as_members, is_integer, is_text
+from airflow_provider_mysql_cdc.cdc.model.stored_record import (
+    INT64_MAX,
+    Count,
+    Record,
+    damaged_record,
+    is_integer,
+    is_text,
+    record_location,
+)
 from airflow_provider_mysql_cdc.cdc.signals.actions import (
     ExecuteSnapshot,
     LogMessage,
@@ -66,7 +73,7 @@ _FIRST_POSITION = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(Record):
     """Hold a signal: checked before it is sent (``checked_signal``), or as a channel brought it (``build_signal``).
 
     Args:
@@ -88,10 +95,10 @@ class Signal:
     channel: SignalChannel
     invalid_reason: str = ""
     position: BinlogOffset | None = None
-    epoch: int = 0
+    epoch: Count = 0
     applied: bool = False
-    sent_ms: int = 0
-    partition: int = 0
+    sent_ms: Count = 0
+    partition: Count = 0
 
     @property
     def sequence(self) -> str:
@@ -105,38 +112,6 @@ class Signal:
             name: A name that is unique within the channel.
         """
         return f"{SIGNAL_PREFIX}{self.channel}/{name}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        required_members = {"id": self.id, "type": self.type, "data": self.data, "channel": self.channel}
-        position = None if self.position is None else self.position.to_json()
-        optional_members = {
-            "refused": self.invalid_reason,
-            "place": position,
-            "epoch": self.epoch,
-            "applied": self.applied,
-            "sent_ms": self.sent_ms,
-        }
-        return required_members | {name: value for name, value in optional_members.items() if value}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> Signal:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: The record does not have the members of a signal.
-        """
-        record = as_members(data)
-        channel = cast(SignalChannel, record.one_of("channel", SIGNAL_CHANNELS))
-        id_, type_, data_, invalid_reason = (
-            record.text("id"),
-            record.text("type"),
-            record.text("data"),
-            record.text("refused", ""),
-        )
-        position = None if record.value("place", None) is None else BinlogOffset.from_json(record.object("place"))
-        epoch, applied = record.integer("epoch", 0), record.flag("applied", False)
-        return cls(id_, type_, data_, channel, invalid_reason, position, epoch, applied, record.integer("sent_ms", 0))
 
 
 def build_signal(
@@ -174,7 +149,12 @@ def pending_signals(records: Mapping[str, Mapping[str, Any]]) -> list[tuple[str,
     Raises:
         DamagedRecordError: A record does not have the members of a signal.
     """
-    signals = {key: Signal.from_json(record) for key, record in records.items()}
+    signals = {}
+    for key, record in records.items():
+        with record_location(f"key {SIGNAL_PREFIX}{key}"):
+            signals[key] = Signal.from_json(record)
+            if not key.startswith(f"{signals[key].channel}/"):
+                raise damaged_record("channel: expected that of the key")
     return [(SIGNAL_PREFIX + key, signals[key]) for key in sorted(signals, key=_sort_key)]
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import SIGNAL_OFFSET_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -155,14 +154,13 @@ def waiting_signals(cfg: ConnectorConfig, ledger: LedgerState, state: SignalTopi
         state: What the topic has.
     """
     topic, newest = cfg[F.SIGNAL_KAFKA_TOPIC], state.newest.get(cfg.topic_prefix.encode(), {})
-    record = ledger.other_records.get(SIGNAL_OFFSET_KEY)
-    if record is None or record["topic"] != topic:
+    stored = SignalOffsets.stored(ledger)
+    if stored is None or stored.topic != topic:
         # Of a topic that is read from its end, what is there before the first read is never carried out.
         if str(cfg.signal_kafka_settings().get("auto.offset.reset", "")).lower() in LATEST_RESETS:
             return frozenset()
         offsets: Mapping[int, int] = {}
     else:
-        stored = SignalOffsets.from_json(record)
         offsets = stored.offsets if stored.topic_id in (None, state.topic_id) else {}
     return frozenset(f"{topic}/{p}-{offset}" for p, offset in newest.items() if offset >= offsets.get(p, 0))
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, is_integer, is_text
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import (
     KeyColumnKind,
     KeyValue,
+    check_bounds,
     key_kind_of,
     kind_name,
 )
@@ -19,7 +19,7 @@ Bound = tuple[KeyValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotChunk:
+class SnapshotChunk(Record):
     """Describe one part of a table: the rows with ``low < key <= high``.
 
     Args:
@@ -34,12 +34,12 @@ class SnapshotChunk:
     """
 
     table: TableId
-    number: int
+    number: Count
     columns: tuple[str, ...] = ()
     low: Bound | None = None
     high: Bound | None = None
     last: bool = True
-    rows: int = 0
+    rows: Count = 0
     kinds: tuple[str, ...] = ()
 
     @property
@@ -47,57 +47,13 @@ class SnapshotChunk:
         """Return ``db.table/number``, the chunk's name in the ledger."""
         return f"{self.table}/{self.number}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "db": self.table.db,
-            "table": self.table.table,
-            "number": self.number,
-            "columns": list(self.columns),
-            "low": None if self.low is None else list(self.low),
-            "high": None if self.high is None else list(self.high),
-            "last": self.last,
-            "rows": self.rows,
-            "kinds": list(self.kinds),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> SnapshotChunk:
-        """Return the chunk that ``to_json`` wrote; everything that becomes part of SQL is validated.
+    def check(self) -> None:
+        """Check everything that becomes part of SQL.
 
         Raises:
-            DamagedRecordError: The record is not a valid chunk.
+            ValueError: The text says what is wrong, and where.
         """
-        stored = as_members(data)
-        columns, kinds = stored.texts("columns"), stored.texts("kinds")
-        if not all(columns):
-            raise stored.member_error("columns", "a list of column names")
-        if len(kinds) != len(columns) or None in map(key_kind_of, kinds):
-            raise stored.member_error(
-                "kinds", "a known kind for each column: SIGNED, DATE, a character set and its collation"
-            )
-        return cls(
-            TableId(stored.text("db"), stored.text("table")),
-            stored.integer("number"),
-            columns,
-            _read_bound(stored, "low", columns, kinds),
-            _read_bound(stored, "high", columns, kinds),
-            stored.flag("last"),
-            stored.integer("rows"),
-            kinds,
-        )
-
-
-def _read_bound(stored: Members, name: str, columns: tuple[str, ...], kinds: tuple[str, ...]) -> Bound | None:
-    """Return a bound: one value for each column, validated against the column's kind."""
-    if stored.value(name) is None:
-        return None
-    values = stored.values(name)
-    if not columns or len(values) != len(columns) or not all(is_integer(v) or is_text(v) for v in values):
-        raise stored.member_error(name, "an integer or a text for each column")
-    if not all(k is not None and k.is_written_form(v) for v, k in zip(values, map(key_kind_of, kinds), strict=True)):
-        raise stored.member_error(name, "a value of its column's kind")
-    return values
+        check_bounds(self.columns, self.kinds, {"low": self.low, "high": self.high})
 
 
 def chunk_columns(table: Table) -> tuple[str, ...]:

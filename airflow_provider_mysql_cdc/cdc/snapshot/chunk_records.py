@@ -29,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.formats.dead_letter import SKIPPED_SUFFIX
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.stored_record import as_members, record_location
+from airflow_provider_mysql_cdc.cdc.model.stored_record import read_as, record_location
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 
@@ -142,7 +142,7 @@ def count_rows(cfg: ConnectorConfig, job: JobLedger, done: Mapping[str, dict[str
     counts: dict[str, int] = {}
     tables: dict[str, int] = {}
     for record in done.values():
-        table = TableId(record["chunk"]["db"], record["chunk"]["table"])
+        table = TableId(**record["chunk"]["table"])
         topic = record_topics.table_topic_name(cfg, table)
         made = {topic: int(record["rows"])} if "topics" not in record else record["topics"]
         for counter, name, n in (
@@ -153,6 +153,6 @@ def count_rows(cfg: ConnectorConfig, job: JobLedger, done: Mapping[str, dict[str
         ):
             if n:
                 counter[name] = counter.get(name, 0) + n
-        job.add_native_counts(NativeCounts.from_members(as_members(record)))
+        job.add_native_counts(read_as(NativeCounts, record.get("native", {})))
     job.add_table_counts(tables)
     return counts

@@ -22,7 +22,7 @@ MySQL uses no index range for a comparison with the number of an ENUM or a SET (
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -70,6 +70,32 @@ def key_kind_of(name: str) -> KeyColumnKind | None:
         name: From ``kind_name``, possibly read from a stored record.
     """
     return _parse_kind(name) if isinstance(name, str) else None
+
+
+def check_bounds(columns: Sequence[str], kinds: Sequence[str], bounds: Mapping[str, Sequence[KeyValue] | None]) -> None:
+    """Check stored bounds, which become part of SQL: one value for each column, of the column's kind.
+
+    Args:
+        columns: The columns.
+        kinds: The kind of each column.
+        bounds: The bounds, by the name of their member.
+
+    Raises:
+        ValueError: The text says what is wrong, and where (``stored_record.Record.check``).
+    """
+    if not all(columns):
+        raise ValueError("Expected names of columns - at `$.columns`")
+    known = [kind for kind in map(key_kind_of, kinds) if kind is not None]
+    if not len(known) == len(kinds) == len(columns):
+        raise ValueError(
+            "Expected a known kind for each column: SIGNED, DATE, a character set and its collation - at `$.kinds`"
+        )
+    for name, bound in bounds.items():
+        if bound is None:
+            continue
+        fitting = [is_text(value) or is_integer(value) for value in bound] == [True] * len(known)
+        if not known or not fitting or not all(k.is_written_form(v) for v, k in zip(bound, known, strict=True)):
+            raise ValueError(f"Expected a value of its column's kind for each column - at `$.{name}`")
 
 
 def kind_name(column: Column) -> str | None:

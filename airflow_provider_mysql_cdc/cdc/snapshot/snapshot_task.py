@@ -228,6 +228,7 @@ class SnapshotTask:
         self, chunk: SnapshotChunk, list_entry: ListEntry, written: RowCounts
     ) -> tuple[str, dict[str, Any]]:
         """Return key and value of the record that says that a chunk is done."""
+        native = self._new_native_counts()
         record = {
             "epoch": self.plan.epoch,
             **list_entry,
@@ -239,7 +240,7 @@ class SnapshotTask:
             **({"nulled": written.nulled} if written.nulled else {}),
             **({} if written.topics is None else {"topics": dict(written.topics)}),
             "attempt": self.plan.attempt,
-            **self._new_native_counts().members(),
+            **({"native": native.to_json()} if native else {}),
         }
         return CHUNK_PREFIX + chunk.id, record
 

@@ -54,7 +54,7 @@ def test_plan_and_marker_survive_json() -> None:
     half = marker(1, done=False, counts={"p.d.hot": 3}, gtids="u:1-3")
     topic, key, value, _ = half.record("ledger.p")
     assert (topic, key) == ("ledger.p", b"writer/1")
-    assert Marker.from_json(json.loads(value)) == half and b"xa_searched" not in value
+    assert Marker.from_json(json.loads(value)) == half
     searched = replace(half, xa_searched=True)
     assert Marker.from_json(json.loads(searched.record("ledger.p").value or b"")) == searched
 
@@ -128,7 +128,7 @@ def test_a_foreign_record_in_the_ledger_is_named(value: bytes) -> None:
 
 
 def test_a_record_of_another_form_is_named() -> None:
-    with pytest.raises(StateError, match=r"key writer/0.*writer must be there"):
+    with pytest.raises(StateError, match=r"key writer/0.*writer"):
         build_ledger_state({"writer/0": encode({"epoch": 1})})
 
 
@@ -170,7 +170,6 @@ def test_a_batch_on_another_server_continues_the_offset_that_it_is_the_place_of(
     assert there.continues(FULL.start) and there.continues(there.start)
     assert not there.continues(FULL.end) and not replace(there, continued_from=None).continues(FULL.start)
     assert BatchPlan.from_json(there.to_json()).continued_from == FULL.start
-    assert "continued_from" not in FULL.to_json()
 
 
 def test_every_writer_that_may_have_something_open_is_listed_for_fencing() -> None:

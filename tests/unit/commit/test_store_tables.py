@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.commit import sql_schema
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 from airflow_provider_mysql_cdc.cdc.errors import StoredVersionError
+from airflow_provider_mysql_cdc.cdc.model.stored_record import STORED_VERSION
 from airflow_provider_mysql_cdc.cdc.operate.lag_history import record_idle
 
 
@@ -28,10 +29,10 @@ def version(engine: sa.Engine) -> list[tuple[str, int]]:
 
 def test_new_tables_carry_the_version(engine: sa.Engine) -> None:
     SqlOffsetStore(engine, "p").load()
-    assert version(engine) == [("mysql_cdc_offsets", 1)]
+    assert version(engine) == [("mysql_cdc_offsets", STORED_VERSION)]
 
 
-@pytest.mark.parametrize("found", [2, 0, None])
+@pytest.mark.parametrize("found", [STORED_VERSION + 1, 0, None])
 @pytest.mark.parametrize("call", ["load", "save"])
 def test_tables_of_another_version_are_neither_read_nor_written(
     engine: sa.Engine, call: str, found: int | None
@@ -59,7 +60,7 @@ def test_tables_without_their_version_are_refused(engine: sa.Engine) -> None:
 
 def test_tables_whose_creation_was_interrupted_are_completed(engine: sa.Engine) -> None:
     sql_schema.create_tables(engine, (sql_schema.versions,))
-    assert SqlOffsetStore(engine, "p").load() is None and version(engine) == [("mysql_cdc_offsets", 1)]
+    assert SqlOffsetStore(engine, "p").load() is None and version(engine) == [("mysql_cdc_offsets", STORED_VERSION)]
     sql_schema.history.drop(engine)
     assert SqlOffsetStore(engine, "p").history() == []
 
@@ -79,7 +80,7 @@ def test_several_begin_at_once(engine: sa.Engine) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (errors, version(engine)) == ([], [("mysql_cdc_offsets", 1)])
+    assert (errors, version(engine)) == ([], [("mysql_cdc_offsets", STORED_VERSION)])
 
 
 def test_another_store_s_history_comes_in_once_in_its_place_and_is_trimmed(engine: sa.Engine) -> None:

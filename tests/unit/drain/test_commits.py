@@ -71,7 +71,7 @@ def test_a_marker_never_moves_back_while_a_retry_passes_over_what_is_committed(
             on_wait()
 
     rig.run(events)
-    assert [m["pos"] for m in rig.markers()] == [5001, 5001, 5001, 9999]
+    assert [m["offset"]["pos"] for m in rig.markers()] == [5001, 5001, 5001, 9999]
 
 
 def test_what_takes_longer_than_the_transaction_may_is_not_begun_inside_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ def test_a_retry_corrects_with_the_rows_of_a_committed_xa_transaction(monkeypatc
 
 def unchecked(writer: DrainWriter) -> list[tuple[str, bool]]:
     values = [json.loads(r.value or b"") for r in writer.committer.side_records]
-    return [(value["table"], value["rows"]) for value in values]
+    return [(value["table"]["table"], value["has_rows"]) for value in values]
 
 
 def test_rows_without_names_after_a_statement_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,7 @@ def test_what_was_produced_is_not_produced_again(monkeypatch: pytest.MonkeyPatch
     rig.writer.run()
     assert produced == [0, 1, 2, 3] and [r.value for r in rig.kafka.committed("p.d.t")] == [b"0", b"1", b"2", b"3"]
     assert [(start.file, start.pos) for start in starts] == [(START.file, START.pos)] * 3
-    assert [m["event"] for m in rig.markers()] == [3, 0]
+    assert [m["events"] for m in rig.markers()] == [3, 0]
 
 
 def test_a_connection_of_a_handler_is_not_the_streams(monkeypatch: pytest.MonkeyPatch) -> None:

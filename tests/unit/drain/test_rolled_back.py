@@ -40,4 +40,4 @@ def test_rows_before_it_end_the_batch(monkeypatch: pytest.MonkeyPatch, sql: str)
 def test_without_rows_it_is_nothing(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
     rig = Rig(monkeypatch)
     rig.run(lambda _: iter([statement("BEGIN", 4), statement(sql, 500)]))
-    assert rig.markers()[-1]["pos"] == 9999
+    assert rig.markers()[-1]["offset"]["pos"] == 9999

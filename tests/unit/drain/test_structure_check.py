@@ -79,7 +79,7 @@ def test_a_touched_table_is_noted_once_and_once_more_when_rows_come() -> None:
         touched.on_rows(T.id)
     assert [(r.topic, r.key) for r in records] == [("ledger.p", b"unchecked/db.t")] * 2
     values = [json.loads(r.value or b"") for r in records]
-    assert [value["rows"] for value in values] == [False, True]
+    assert [value["has_rows"] for value in values] == [False, True]
     ledger = LedgerState(other_records={"unchecked/db.t": values[1], "run": {}})
     assert unchecked_tables(ledger) == {T.id: UncheckedTable(T.id, "b.000001:4", True)}
     later = TouchedTables("ledger.p", unchecked_tables(ledger), records)

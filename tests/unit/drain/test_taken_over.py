@@ -105,7 +105,7 @@ def test_the_ledger_keeps_it() -> None:
     assert taken_over(LedgerState()) is None
 
 
-@for_each("reached", [[1, 2, 3], [1, 2, 3, 4, "5"], [1, 2, 3, 4, -5], "x"])
+@for_each("reached", [[1, 2, 3, 4, "5"], [1, 2, 3, 4, -5], "x"])
 def test_a_damaged_record_is_named(reached: object) -> None:
     with pytest.raises(DamagedRecordError, match="reached"):
         TakenOver.from_json(TAKEN.to_json() | {"reached": reached})

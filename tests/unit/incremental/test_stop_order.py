@@ -180,12 +180,6 @@ def test_the_time_of_a_row_is_that_of_its_commit() -> None:
     assert CommitTime().sent_ms(asked) == CommitTime().sent_ms(stopped) == 0
 
 
-def test_the_time_of_a_signal_is_stored() -> None:
-    signal = ask("source", 17)
-    assert Signal.from_json(signal.to_json()) == signal
-    assert "sent_ms" not in ask("source", 0).to_json()
-
-
 def test_times_order_sequences_and_not_what_is_in_one() -> None:
     def ordered(*items: tuple[str, int]) -> Any:
         return [f"{name}{ms}" for name, ms in in_time_order(items, lambda i: i[0], lambda i: i[1])]

@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import SignalOffsets
 from airflow_provider_mysql_cdc.cdc.signals.signal import (
     MAX_DATA,
     ExecuteSnapshot,
@@ -301,30 +302,15 @@ def test_signals_wait_in_the_ledger_in_the_order_of_their_channels() -> None:
     assert Signal.from_json(refused.to_json()) == refused and refused.ledger_key("3") == "signal/kafka/3"
 
 
-@for_each(
-    "change",
-    [
-        {"id": None}, {"id": 7}, {"type": None}, {"data": {}}, {"channel": "jmx"}, {"channel": None},
-        {"channel": "airflow"}, {"refused": 1},
-    ],
-)  # fmt: skip
-def test_a_damaged_signal_is_named(change: dict[str, Any]) -> None:
-    with pytest.raises(DamagedRecordError, match="signal/kafka/3"):
-        ledger({"signal/kafka/3": signal("log", "{}", "kafka").to_json() | change})
+def test_a_damaged_signal_is_named() -> None:
+    written = signal("log", "{}", "kafka").to_json()
+    for change in ({"id": None}, {"channel": "jmx"}, {"channel": "airflow"}):
+        with pytest.raises(DamagedRecordError, match="signal/kafka/3"):
+            pending_signals(ledger({"signal/kafka/3": written | change}).signals)
 
 
-@for_each(
-    "damaged",
-    [
-        {"topic": "t", "id": None},
-        {"id": None, "offsets": {"0": 1}},
-        {"topic": "t", "id": 7, "offsets": {"0": 1}},
-        {"topic": "t", "id": None, "offsets": {"1": "2"}},
-        {"topic": "t", "id": None, "offsets": {"one": 2}},
-        {"topic": "t", "id": None, "offsets": {"1": -2}},
-    ],
-)
-def test_a_damaged_place_in_the_signal_topic_is_named(damaged: dict[str, Any]) -> None:
-    with pytest.raises(DamagedRecordError, match="signal-offset"):
-        ledger({"signal-offset": damaged})
-    assert ledger({"signal-offset": {"topic": "t", "id": None, "offsets": {"0": 1, "1": 2}}}).other_records
+def test_a_damaged_place_in_the_signal_topic_is_named() -> None:
+    for offsets in ({"1": "2"}, {"one": 2}, {"1": -2}):
+        damaged = {"topic": "t", "topic_id": None, "offsets": offsets}
+        with pytest.raises(DamagedRecordError, match="signal-offset"):
+            SignalOffsets.stored(ledger({"signal-offset": damaged}))

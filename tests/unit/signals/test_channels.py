@@ -94,7 +94,7 @@ def poll(cfg: ConnectorConfig | None = None, place: dict[str, Any] | None = None
 
 def at(offset: int, id_: str | None = "T1", topic: str = TOPIC, **others: int) -> dict[str, Any]:
     offsets = {"0": offset} | {name.removeprefix("p"): n for name, n in others.items()}
-    return {"topic": topic, "id": id_, "offsets": offsets}
+    return {"topic": topic, "topic_id": id_, "offsets": offsets}
 
 
 LOG = {"type": "log", "data": {"message": "m"}}

@@ -243,7 +243,7 @@ def test_a_row_that_cannot_be_read_is_a_refused_signal_and_the_others_count(monk
     log.commit()
     rig, _ = run(monkeypatch, log)
     assert ids(rig.kafka) == ["a", "bad", "b"]
-    assert handed_over(rig.kafka)[1][1]["refused"] == "c2 cannot be read"
+    assert handed_over(rig.kafka)[1][1]["invalid_reason"] == "c2 cannot be read"
     assert "refused" not in handed_over(rig.kafka)[0][1]
 
 
@@ -261,7 +261,7 @@ def test_a_flood_of_signals_in_one_transaction_is_cut_and_said(monkeypatch: pyte
     log.transaction(*log_signals("later"))
     rig, _ = run(monkeypatch, log)
     assert ids(rig.kafka) == ["0", "1", "2", "", "later"]
-    assert "inserted 2 signals more than the 3" in handed_over(rig.kafka)[3][1]["refused"]
+    assert "inserted 2 signals more than the 3" in handed_over(rig.kafka)[3][1]["invalid_reason"]
     monkeypatch.setattr(table_rows, "MAX_TRANSACTION_SIGNALS", 100)
     monkeypatch.setattr(table_rows, "MAX_TRANSACTION_BYTES", 10)
     rig, _ = run(monkeypatch, log)

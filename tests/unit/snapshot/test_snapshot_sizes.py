@@ -104,7 +104,7 @@ def test_rows_of_all_chunks_are_summed_up_once() -> None:
             "offset": END.to_json(),
             "rows": n % 2,
             "left_out": n // 2999,
-            **NativeCounts(n % 2, {"table": 1} if n == 7 else {}).members(),
+            "native": NativeCounts(n % 2, {"table": 1} if n == 7 else {}).to_json(),
         }
     job: Any = Job()
     counts = count_rows(CFG, job, chunks)
