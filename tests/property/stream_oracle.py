@@ -163,7 +163,7 @@ class Oracle:
                 self._reads.noted(int(name.removeprefix(SCAN_PREFIX)), scan, self._view)
                 ended += [scan] if scan is not None and scan.initial and scan.state == "done" else []
             elif name.startswith(DONE_RANGE_PREFIX) and data is not None:
-                order = int(data["stretch"]["scan"])
+                order = int(data["key_range"]["scan_number"])
             elif name == VIEW_KEY:
                 self._view = BinlogOffset.from_json(data["offset"]) if data is not None else None
             elif name == PLAN_KEY:

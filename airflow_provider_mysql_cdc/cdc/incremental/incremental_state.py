@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import DONE_RANGE_PREFIX, REQUEST_PREFIX, SCAN_PREFIX, STATE_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, KeyRange, TableScan, advance_cursor
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, record_location
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Members, Record, record_location
 
 MAX_ENDED_SCANS = 5000
 """Ended scans that are kept, so that their outcome can be queried."""
@@ -40,7 +40,7 @@ class StopTime:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestRecord:
+class RequestRecord(Record):
     """Hold the outcome of a signal that requested scans.
 
     Args:
@@ -57,13 +57,13 @@ class RequestRecord:
 
     id: str
     verdict: RequestVerdict
-    first_order: int = 0
-    scan_count: int = 0
+    first_order: Count = 0
+    scan_count: Count = 0
     reason: str = ""
-    ts_ms: int = 0
+    ts_ms: Count = 0
     digest: str = ""
     sequence: str = ""
-    sent_ms: int = 0
+    sent_ms: Count = 0
 
     def is_before(self, stop: StopTime) -> bool:
         """Return whether the request was certainly made before a stop was sent.
@@ -73,39 +73,6 @@ class RequestRecord:
         """
         made_ms = min(self.sent_ms or self.ts_ms, self.ts_ms)
         return self.sequence == stop.sequence or 0 < made_ms < stop.sent_ms
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        required_members = {
-            "id": self.id,
-            "verdict": self.verdict,
-            "first": self.first_order,
-            "tables": self.scan_count,
-            "reason": self.reason,
-            "ts_ms": self.ts_ms,
-        }
-        optional_members = {"digest": self.digest, "sequence": self.sequence, "sent_ms": self.sent_ms}
-        return required_members | {name: value for name, value in optional_members.items() if value}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> RequestRecord:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = as_members(data)
-        return cls(
-            record.text("id"),
-            cast(RequestVerdict, record.one_of("verdict", get_args(RequestVerdict))),
-            record.integer("first"),
-            record.integer("tables"),
-            record.text("reason"),
-            record.integer("ts_ms"),
-            record.text("digest", ""),
-            record.text("sequence", ""),
-            record.integer("sent_ms", 0),
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,23 +9,23 @@ continues at the first missing key (INC-17).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, is_integer, is_text
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.signals.actions import SnapshotKind
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound
-from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import key_kind_of
+from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import check_bounds
 
 ScanState = Literal["waiting", "running", "done", "aborted"]
 ENDED_STATES: frozenset[str] = frozenset({"done", "aborted"})
 
 
 @dataclass(frozen=True, slots=True)
-class TableScan:
+class TableScan(Record):
     """Describe the ad-hoc snapshot of one table.
 
     Args:
@@ -56,26 +56,26 @@ class TableScan:
 
     table: TableId
     request: str
-    number: int
+    number: Count
     kind: SnapshotKind = "incremental"
     condition: str | None = None
     surrogate_key: str | None = None
-    chunk_size: int = 0
+    chunk_size: Count = 0
     state: ScanState = "waiting"
     columns: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     last_key: Bound | None = None
     cursor: Bound | None = None
-    next_number: int = 0
-    rows: int = 0
+    next_number: Count = 0
+    rows: Count = 0
     reason: str = ""
-    started_ms: int = 0
+    started_ms: Count = 0
     start_offset: BinlogOffset | None = None
     format_digest: str = ""
     initial: bool = False
-    counted_rows: int = 0
-    first_view_ms: int = 0
-    last_view_ms: int = 0
+    counted_rows: Count = 0
+    first_view_ms: Count = 0
+    last_view_ms: Count = 0
 
     @property
     def ended(self) -> bool:
@@ -149,70 +149,20 @@ class TableScan:
         return replace(self, state="done", reason=reason)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "db": self.table.db,
-            "table": self.table.table,
-            "request": self.request,
-            "order": self.number,
-            "kind": self.kind,
-            "condition": None if self.ended else self.condition,
-            "surrogate": self.surrogate_key,
-            "chunk_size": self.chunk_size,
-            "state": self.state,
-            "columns": list(self.columns),
-            "kinds": list(self.kinds),
-            "last": _as_list(self.last_key),
-            "cursor": _as_list(self.cursor),
-            "number": self.next_number,
-            "rows": self.rows,
-            "reason": self.reason,
-            "begun_ms": self.started_ms,
-            "since": None if self.start_offset is None else self.start_offset.to_json(),
-            "form": self.format_digest,
-            "initial": self.initial,
-            "counted": self.counted_rows,
-            "first_view_ms": self.first_view_ms,
-            "last_view_ms": self.last_view_ms,
-        }
+        """Return plain JSON, without the condition of a scan that has ended."""
+        return Record.to_json(replace(self, condition=None) if self.ended else self)
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> TableScan:
-        """Return the scan that ``to_json`` wrote; everything that becomes part of SQL is validated.
+    def check(self) -> None:
+        """Check everything that becomes part of SQL.
 
         Raises:
-            DamagedRecordError: The record is not a valid scan.
+            ValueError: The text says what is wrong, and where.
         """
-        record = as_members(data)
-        columns, kinds = read_key_columns(record)
-        return cls(
-            TableId(record.text("db"), record.text("table")),
-            record.text("request"),
-            record.integer("order"),
-            cast(SnapshotKind, record.one_of("kind", get_args(SnapshotKind))),
-            record.text_or_none("condition"),
-            record.text_or_none("surrogate"),
-            record.integer("chunk_size"),
-            cast(ScanState, record.one_of("state", get_args(ScanState))),
-            columns,
-            kinds,
-            read_bound(record, "last", kinds),
-            read_bound(record, "cursor", kinds),
-            record.integer("number"),
-            record.integer("rows"),
-            record.text("reason"),
-            record.integer("begun_ms"),
-            BinlogOffset.from_json(record.object("since")) if record.value("since") is not None else None,
-            record.text("form"),
-            record.flag("initial"),
-            record.integer("counted"),
-            record.integer("first_view_ms"),
-            record.integer("last_view_ms"),
-        )
+        check_bounds(self.columns, self.kinds, {"last_key": self.last_key, "cursor": self.cursor})
 
 
 @dataclass(frozen=True, slots=True)
-class KeyRange:
+class KeyRange(Record):
     """Describe one range of a table: the rows with ``low < key <= high``.
 
     Args:
@@ -227,8 +177,8 @@ class KeyRange:
     """
 
     table: TableId
-    scan_number: int
-    number: int
+    scan_number: Count
+    number: Count
     columns: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     low: Bound | None = None
@@ -243,43 +193,17 @@ class KeyRange:
     def __str__(self) -> str:
         return f"{self.table}, key range {self.number}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "db": self.table.db,
-            "table": self.table.table,
-            "scan": self.scan_number,
-            "number": self.number,
-            "columns": list(self.columns),
-            "kinds": list(self.kinds),
-            "low": _as_list(self.low),
-            "high": _as_list(self.high),
-            "final": self.final,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> KeyRange:
-        """Read what ``to_json`` wrote.
+    def check(self) -> None:
+        """Check everything that becomes part of SQL.
 
         Raises:
-            DamagedRecordError: It is something else.
+            ValueError: The text says what is wrong, and where.
         """
-        record = as_members(data)
-        columns, kinds = read_key_columns(record)
-        return cls(
-            TableId(record.text("db"), record.text("table")),
-            record.integer("scan"),
-            record.integer("number"),
-            columns,
-            kinds,
-            read_bound(record, "low", kinds),
-            read_bound(record, "high", kinds),
-            record.flag("final"),
-        )
+        check_bounds(self.columns, self.kinds, {"low": self.low, "high": self.high})
 
 
 @dataclass(frozen=True, slots=True)
-class DoneKeyRange:
+class DoneKeyRange(Record):
     """Record that the rows of a key range are committed; the record is part of their Kafka transaction.
 
     Args:
@@ -290,25 +214,17 @@ class DoneKeyRange:
     """
 
     key_range: KeyRange
-    rows: int
-    left_out: int = 0
-    view_ms: int = 0
+    rows: Count
+    left_out: Count = 0
+    view_ms: Count = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        numbers = {"rows": self.rows, "left_out": self.left_out, "view_ms": self.view_ms}
-        return {"stretch": self.key_range.to_json(), **numbers}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> DoneKeyRange:
-        """Read what ``to_json`` wrote.
+    def check(self) -> None:
+        """Check the key range.
 
         Raises:
-            DamagedRecordError: It is something else.
+            ValueError: The text says what is wrong, and where.
         """
-        record = as_members(data)
-        numbers = map(record.integer, ("rows", "left_out", "view_ms"))
-        return cls(KeyRange.from_json(record.object("stretch")), *numbers)
+        self.key_range.check()
 
 
 def advance_cursor(scan: TableScan, done: Iterable[DoneKeyRange]) -> tuple[TableScan, list[DoneKeyRange]]:
@@ -364,41 +280,3 @@ def missing_ranges(scan: TableScan, done: Iterable[DoneKeyRange]) -> list[Missin
             missing.append(MissingRange(gap, key_range.number - 1))
         low, number = key_range.high, key_range.number + 1
     return missing
-
-
-def read_key_columns(record: Members) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the validated columns and kinds of a record.
-
-    Raises:
-        DamagedRecordError: A kind is unknown, or there is not one for each column.
-    """
-    columns, kinds = record.texts("columns"), record.texts("kinds")
-    if not all(columns) or len(kinds) != len(columns):
-        raise record.member_error("columns", "a list of column names, with a kind for each")
-    if None in map(key_kind_of, kinds):
-        raise record.member_error(
-            "kinds", "a known kind for each column: SIGNED, DATE, or a character set and its collation"
-        )
-    return columns, kinds
-
-
-def read_bound(record: Members, name: str, kinds: tuple[str, ...]) -> Bound | None:
-    """Return a validated bound of a record: one value for each column, of the column's kind.
-
-    Raises:
-        DamagedRecordError: The bound is not valid.
-    """
-    if record.value(name, None) is None:
-        return None
-    values = record.values(name)
-    key_kinds = [kind for kind in map(key_kind_of, kinds) if kind is not None]
-    all_scalar = all(is_integer(v) or is_text(v) for v in values)
-    if not key_kinds or len(values) != len(key_kinds) or not all_scalar:
-        raise record.member_error(name, "an integer or a text for each column")
-    if not all(kind.is_written_form(value) for value, kind in zip(values, key_kinds, strict=True)):
-        raise record.member_error(name, "a value of its column's kind")
-    return values
-
-
-def _as_list(values: Bound | None) -> list[Any] | None:
-    return None if values is None else list(values)
