@@ -10,12 +10,12 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.model.stored_record import require_version, versioned
+from airflow_provider_mysql_cdc.cdc.model.stored_record import VersionedRecord
 from airflow_provider_mysql_cdc.hooks.driver_output import DriverOutput, SparkApplication
 from airflow_provider_mysql_cdc.hooks.kill_application import kill_in_cluster, kill_process_group
 from airflow_provider_mysql_cdc.hooks.kubernetes_secret import core_api, delete_secret
@@ -31,7 +31,7 @@ START_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(VersionedRecord):
     """Identify a driver for later tries and other processes; it is stored before the driver starts.
 
     Args:
@@ -46,6 +46,8 @@ class Submission:
         cluster: What identifies its driver on a cluster (``CdcSparkSubmitHook.cluster_driver``).
         shown: Bytes of the output that the task's log already has.
     """
+
+    location = f"task state, key {STATE_KEY}"
 
     job: str
     name: str
@@ -64,23 +66,6 @@ class Submission:
         store = context.get("task_state_store")
         data = None if store is None else store.get(STATE_KEY)
         return cls.from_json(data) if data else None
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Submission:
-        """Return the submission from what ``to_json`` returned.
-
-        Args:
-            data: A mapping.
-
-        Raises:
-            StoredVersionError: It is of another version.
-        """
-        require_version(data, f"task state, key {STATE_KEY}")
-        return cls(**{f.name: data[f.name] for f in fields(cls)})
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as a mapping."""
-        return versioned(asdict(self))
 
     def save(self, context: Any) -> Submission:
         """Store it for later tries; return it."""

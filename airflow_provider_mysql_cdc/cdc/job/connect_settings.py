@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, parse_json, record_location
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Record, parse_json, record_location
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectSettings:
+class ConnectSettings(Record):
     """Hold how a driver reaches a Spark Connect server.
 
     Args:
@@ -38,7 +37,7 @@ class ConnectSettings:
             fd: The file's descriptor, which the driver inherits.
         """
         os.ftruncate(fd, 0)
-        os.pwrite(fd, json.dumps(asdict(self)).encode(), 0)
+        os.pwrite(fd, json.dumps(self.to_json()).encode(), 0)
 
     @classmethod
     def read(cls, fd: int) -> ConnectSettings:
@@ -53,19 +52,3 @@ class ConnectSettings:
         with os.fdopen(fd, "rb") as file, record_location("settings of Spark Connect"):
             file.seek(0)
             return cls.from_json(parse_json(file.read()))
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> ConnectSettings:
-        """Read what ``write`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        members = Members(data)
-        conf = members.object("conf").as_dict()
-        return cls(
-            members.text("url"),
-            {name: str(value) for name, value in conf.items()},
-            members.texts("archives"),
-            members.texts("py_files"),
-        )

@@ -8,22 +8,23 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.job.properties_encryption import decrypt_properties, encrypt_properties
 from airflow_provider_mysql_cdc.cdc.model.stored_record import (
     Members,
-    damaged_record,
+    VersionedRecord,
     parse_json,
     record_location,
     require_version,
-    versioned,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class JobSpec:
+class JobSpec(VersionedRecord):
     """Describe one Spark job completely.
 
     Args:
@@ -41,52 +42,20 @@ class JobSpec:
     properties: dict[str, Any] = field(repr=False)
     plan: dict[str, Any]
     owner: str
-    run_for_s: float = 0.0
+    run_for_s: Annotated[float, Meta(ge=0, lt=2**53)] = 0.0
     id: str = ""
     run: str = ""
     options: dict[str, Any] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return versioned(
-            {
-                "mode": self.mode,
-                "properties": self.properties,
-                "plan": self.plan,
-                "owner": self.owner,
-                "run_for_s": self.run_for_s,
-                "id": self.id,
-                "run": self.run,
-                "options": self.options,
-            }
-        )
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> JobSpec:
-        """Read what ``to_json`` wrote.
+    def check(self) -> None:
+        """Check the properties.
 
         Raises:
-            DamagedRecordError: It is something else.
-            StoredVersionError: It is of another version.
+            ValueError: One is neither a text nor a number; its value, which may be secret, is not shown.
         """
-        members = Members(data)
-        require_version(data)
-        properties, plan = members.object("properties"), members.object("plan")
-        for name in properties.names():
-            if not isinstance(properties.value(name), (str, int)):
-                raise damaged_record(
-                    f"properties.{name} is neither a string nor a number"
-                )  # without the value, which may be secret
-        return cls(
-            members.text("mode"),
-            properties.as_dict(),
-            plan.as_dict(),
-            members.text("owner"),
-            members.number("run_for_s"),
-            members.text("id"),
-            members.text("run"),
-            members.object("options").as_dict(),
-        )
+        for name, value in self.properties.items():
+            if not isinstance(value, (str, int)):
+                raise ValueError(f"Expected a string or a number - at `$.properties.{name}`")
 
     def write(self, path: Path) -> None:
         """Write the spec, including its secrets, to a new file that only this account can read."""

@@ -6,16 +6,14 @@ unless ``retry_after_s`` has passed: the run that it started may have failed. ``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.job.run_lock import is_held
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, require_version, versioned
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, VersionedRecord
 from airflow_provider_mysql_cdc.cdc.operate.lag import (
     BinlogState,
     DrainedOffset,
@@ -47,7 +45,7 @@ class StreamState:
 
 
 @dataclass(frozen=True, slots=True)
-class DrainRequest:
+class DrainRequest(VersionedRecord):
     """Hold what was asked for last.
 
     Args:
@@ -57,25 +55,8 @@ class DrainRequest:
     """
 
     end: BinlogOffset
-    at_ms: int
+    at_ms: Count
     signals: frozenset[str] = frozenset()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return versioned({"end": self.end.to_json(), "at_ms": self.at_ms, "signals": sorted(self.signals)})
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> DrainRequest:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It has other members.
-            StoredVersionError: It is of another version.
-        """
-        record = Members(data)
-        require_version(data)
-        signals = frozenset(record.texts("signals"))
-        return cls(BinlogOffset.from_json(record.object("end")), int(record.value("at_ms")), signals)
 
 
 def read_stream_state(cfg: ConnectorConfig) -> StreamState:

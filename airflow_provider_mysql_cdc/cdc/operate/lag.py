@@ -7,7 +7,6 @@ drain reports what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceSettingErro
 from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Record
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of
 
 # Under the other two modes new transactions have no GTID (MySQL manual, "gtid_mode").
@@ -28,7 +27,7 @@ _GTID_MODES = ("ON", "ON_PERMISSIVE")
 
 
 @dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(Record):
     """Hold the lag at which a drain is due: any threshold that is reached; without thresholds, any new transaction.
 
     Args:
@@ -58,18 +57,9 @@ class Thresholds:
         """Whether at least one threshold is set."""
         return any(value is not None for value in asdict(self).values())
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Thresholds:
-        """Read what ``to_json`` wrote."""
-        return cls(**data)
-
 
 @dataclass(frozen=True, slots=True)
-class DrainedOffset:
+class DrainedOffset(Record):
     """Hold how far a stream was drained, according to the offset store.
 
     Args:
@@ -89,22 +79,6 @@ class DrainedOffset:
             return cls()
         settled = state.history[-1].at_ms if state.history else None
         return cls(state.committed, settled, state.pending.epoch if state.pending else None)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        offset = self.offset.to_json() if self.offset else None
-        return {"offset": offset, "settled_ms": self.settled_ms, "pending": self.pending}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> DrainedOffset:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It has other members.
-        """
-        record = Members(data)
-        offset = None if record.value("offset") is None else BinlogOffset.from_json(record.object("offset"))
-        return cls(offset, record.value("settled_ms"), record.value("pending"))
 
 
 @dataclass(frozen=True, slots=True)

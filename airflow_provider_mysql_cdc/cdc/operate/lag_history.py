@@ -8,7 +8,7 @@ to do say the same. Nothing is measured for a point: the ledger has it all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
 from airflow_provider_mysql_cdc.cdc.metrics.streaming_family import BEHIND, LAST_EVENT, last_change_ms
 from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
 
 KEPT_MS = 26 * 3_600_000
 """Age in milliseconds after which a point is dropped; a plot of a day begins with the point before it."""
@@ -28,7 +28,7 @@ FILE_BEGIN = 4
 
 
 @dataclass(frozen=True, slots=True)
-class LagPoint:
+class LagPoint(Record):
     """Say what was in Kafka at one moment.
 
     Args:
@@ -41,33 +41,12 @@ class LagPoint:
             0 where there is none before.
     """
 
-    at_ms: int
-    until_ms: int
-    epoch: int = 0
-    events: int = 0
-    event_lag_ms: int | None = None
-    most_ms: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: object) -> LagPoint:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = Members(data)
-        return cls(
-            record.integer("at_ms"),
-            record.integer("until_ms"),
-            record.integer("epoch"),
-            record.integer("events"),
-            record.integer_or_none("event_lag_ms"),
-            record.integer("most_ms"),
-        )
+    at_ms: Count
+    until_ms: Count
+    epoch: Count = 0
+    events: Count = 0
+    event_lag_ms: Count | None = None
+    most_ms: Count = 0
 
 
 @runtime_checkable
@@ -158,7 +137,7 @@ def read_points(store: LagPointStore) -> list[LagPoint]:
     return list(_parsed(store.load_points()))
 
 
-def _parsed(stored: Iterable[object]) -> Iterable[LagPoint]:
+def _parsed(stored: Iterable[Any]) -> Iterable[LagPoint]:
     for entry in stored:
         try:
             yield LagPoint.from_json(entry)
