@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, Self, TypeVar
 
@@ -330,13 +330,6 @@ class Members:
             raise self.member_error(name, "a list")
         return tuple(value)
 
-    def texts(self, name: str, default: tuple[str, ...] = _REQUIRED) -> tuple[str, ...]:
-        """Return a list of texts."""
-        values = self.values(name, default)
-        if not all(map(is_text, values)):
-            raise self.member_error(name, "a list of texts")
-        return values
-
     def object(self, name: str, default: Mapping[str, Any] = _REQUIRED) -> Members:
         """Return an object's members."""
         return Members(self.value(name, default), self.path(name))
@@ -344,16 +337,6 @@ class Members:
     def objects(self, name: str, default: tuple[Any, ...] = _REQUIRED) -> tuple[Members, ...]:
         """Return the members of each object of a list."""
         return tuple(Members(v, f"{self.path(name)}[{i}]") for i, v in enumerate(self.values(name, default)))
-
-    def each_member(self, name: str, read: Callable[[Members, str], T]) -> dict[str, T]:
-        """Return what is read of each member of an object.
-
-        Args:
-            name: The object.
-            read: Reads one member.
-        """
-        inner = self.object(name)
-        return {key: read(inner, key) for key in inner.names()}
 
     def as_dict(self) -> dict[str, Any]:
         """Return the object as it is."""
@@ -364,11 +347,6 @@ class Members:
         if not all(map(is_text, self._data)):
             raise damaged_record(f"{self._path or 'it'} has a member whose name is not a text")
         return tuple(self._data)
-
-
-def as_members(data: Mapping[str, Any] | Members) -> Members:
-    """Return the members of an object, or the members given."""
-    return data if isinstance(data, Members) else Members(data)
 
 
 def is_text(value: object) -> bool:

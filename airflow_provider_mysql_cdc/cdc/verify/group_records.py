@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VERIFY_DONE_PREFIX
@@ -18,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, record_location
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record, record_location
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 from airflow_provider_mysql_cdc.cdc.verify.report.hidden_values import hide_in_verdict
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import done_keys
@@ -39,11 +38,11 @@ class ComparingRun:
 
     run: str
     basis: str
-    started_ms: int
+    started_ms: Count
 
 
 @dataclass(frozen=True, slots=True)
-class DoneTable:
+class DoneTable(Record):
     """Hold a verdict of a run that is not over.
 
     Args:
@@ -53,32 +52,8 @@ class DoneTable:
     """
 
     comparing: ComparingRun
-    ended_ms: int
+    ended_ms: Count
     verdict: TableVerdict
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "run": self.comparing.run,
-            "basis": self.comparing.basis,
-            "started_ms": self.comparing.started_ms,
-            "ended_ms": self.ended_ms,
-            "verdict": self.verdict.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> DoneTable:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = as_members(data)
-        return cls(
-            ComparingRun(record.text("run"), record.text("basis"), record.integer("started_ms")),
-            record.integer("ended_ms"),
-            TableVerdict.from_json(record.object("verdict")),
-        )
 
 
 def verdict_basis(cfg: ConnectorConfig, request: VerifyRequest) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import WriterInputs
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage, TaskOperation
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Record
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_tables import DifferingKeys
@@ -29,32 +29,15 @@ class TopicRange:
 
 
 @dataclass(frozen=True, slots=True)
-class NextPart:
+class NextPart(Record):
     """Answer a task that asks for work: a part of a table or of a topic, or neither when nothing is left."""
 
     chunk: SnapshotChunk | None = None
     records: TopicRange | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        records = self.records
-        return {
-            "chunk": None if self.chunk is None else self.chunk.to_json(),
-            "records": None if records is None else [records.topic, records.partition, records.start, records.end],
-        }
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> NextPart:
-        """Read what ``to_json`` wrote."""
-        chunk, records = members["chunk"], members["records"]
-        return cls(
-            None if chunk is None else SnapshotChunk.from_json(chunk),
-            None if records is None else TopicRange(str(records[0]), *map(int, records[1:])),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class UnreadableRecords:
+class UnreadableRecords(Record):
     """Report records of a topic that cannot be read as events.
 
     Args:
@@ -66,50 +49,22 @@ class UnreadableRecords:
     number: int
     examples: tuple[tuple[str, str], ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"topic": self.topic, "number": self.number, "examples": [list(example) for example in self.examples]}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> UnreadableRecords:
-        """Read what ``to_json`` wrote."""
-        examples = tuple((str(place), str(reason)) for place, reason in members["examples"])
-        return cls(str(members["topic"]), int(members["number"]), examples)
-
 
 @dataclass(frozen=True, slots=True)
-class UnreadTable:
+class UnreadTable(Record):
     """Report a table that cannot be compared."""
 
     db: str
     table: str
     reason: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"db": self.db, "table": self.table, "reason": self.reason}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> UnreadTable:
-        """Read what ``to_json`` wrote."""
-        return cls(str(members["db"]), str(members["table"]), str(members["reason"]))
-
 
 @dataclass(frozen=True, slots=True)
-class TableName:
+class TableName(Record):
     """Name a table."""
 
     db: str
     table: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"db": self.db, "table": self.table}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> TableName:
-        """Read what ``to_json`` wrote."""
-        return cls(str(members["db"]), str(members["table"]))
 
 
 COMPARE = BarrierPoint.declare("compare", EmptyMessage)

@@ -9,14 +9,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PLAN_KEY, WRITER_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL, Marker, decode
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, StoredVersionError
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
-from airflow_provider_mysql_cdc.cdc.model.stored_record import as_members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, Record
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic
 from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord
@@ -128,7 +127,7 @@ def kept_batches(records: Iterable[TopicRecord]) -> tuple[KeptBatch, ...]:
 
 
 def _read_plan(value: bytes) -> tuple[int, _Plan]:
-    plan = as_members(decode(value))
+    plan = Members(decode(value))
     prepared, continued = bool(plan.objects("prepared")), plan.value("continued_from", None) is not None
     begun_ms = plan.integer("created_ms")
     return plan.integer("epoch"), _Plan(plan.text("kind"), plan.integer("writers"), begun_ms, prepared, continued)
@@ -177,7 +176,7 @@ def _without_overlaps(batches: Sequence[KeptBatch]) -> tuple[KeptBatch, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class CountedPart:
+class CountedPart(Record):
     """Report how many records of each batch a part of a topic has.
 
     Args:
@@ -193,25 +192,6 @@ class CountedPart:
     first_ms: int
     counts: Mapping[int, int]
     unreadable: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        counts = [[epoch, number] for epoch, number in self.counts.items()]
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "start": self.start,
-            "first_ms": self.first_ms,
-            "counts": counts,
-            "unreadable": self.unreadable,
-        }
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> CountedPart:
-        """Read what ``to_json`` wrote."""
-        counts = {int(epoch): int(number) for epoch, number in members["counts"]}
-        place = int(members["partition"]), int(members["start"]), int(members["first_ms"])
-        return cls(str(members["topic"]), *place, counts, int(members["unreadable"]))
 
 
 class PartCounter:

@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import REPAIR_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, record_location
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record, record_location
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, TableVerdict
 
 
 @dataclass(frozen=True, slots=True)
-class RepairRecord:
+class RepairRecord(Record):
     """Say what a run has repaired in a table.
 
     Args:
@@ -35,45 +34,13 @@ class RepairRecord:
     topic: str
     owner: str
     offset: BinlogOffset
-    ts_ms: int
-    repaired: Mapping[DifferenceKind, int] = field(default_factory=dict)
+    ts_ms: Count
+    repaired: Mapping[DifferenceKind, Count] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
         """Return its key in the ledger."""
         return repair_key(self.run, self.table)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "run": self.run,
-            "table": self.table,
-            "topic": self.topic,
-            "owner": self.owner,
-            "offset": self.offset.to_json(),
-            "ts_ms": self.ts_ms,
-            "repaired": {str(kind): count for kind, count in self.repaired.items()},
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> RepairRecord:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = as_members(data)
-        kinds = {str(kind): kind for kind in DifferenceKind}
-        counts = record.each_member("repaired", Members.integer)
-        return cls(
-            record.text("run"),
-            record.text("table"),
-            record.text("topic"),
-            record.text("owner"),
-            BinlogOffset.from_json(record.object("offset")),
-            record.integer("ts_ms"),
-            {kinds[name]: count for name, count in counts.items() if name in kinds},
-        )
 
 
 def repair_key(run: str, table: str) -> str:

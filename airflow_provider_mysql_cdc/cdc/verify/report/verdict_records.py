@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import decode, encode
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.model.stored_record import as_members, record_location
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, record_location
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 from airflow_provider_mysql_cdc.cdc.verify.report.hidden_values import hide_values
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import left_differences
@@ -126,7 +126,7 @@ def done_keys(ledger: LedgerState, *, except_run: str = "") -> Iterator[str]:
         except_run: Id of a run whose records are left out.
     """
     for key, value in ledger.other_records.items():
-        if key.startswith(VERIFY_DONE_PREFIX) and (not except_run or value["run"] != except_run):
+        if key.startswith(VERIFY_DONE_PREFIX) and (not except_run or value["comparing"]["run"] != except_run):
             yield key
 
 
@@ -169,7 +169,7 @@ class _RunVerdict:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> _RunVerdict:
         """Read what ``to_json`` wrote."""
-        record = as_members(data)
+        record = Members(data)
         return cls(
             TableVerdict.from_json(record),
             record.text("run"),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Record
 
 MAX_EXAMPLES = 100
 """Most examples of each kind that a report holds for one table."""
@@ -22,7 +20,7 @@ class RepairMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyRequest:
+class VerifyRequest(Record):
     """Hold what a verification is asked for.
 
     Args:
@@ -43,33 +41,3 @@ class VerifyRequest:
     show_values: bool = True
     history: bool = False
     checksums: bool = True
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "tables": list(self.tables),
-            "sample_percent": self.sample_percent,
-            "repair": str(self.repair),
-            "examples": self.examples,
-            "show_values": self.show_values,
-            "history": self.history,
-            "checksums": self.checksums,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> VerifyRequest:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = as_members(data)
-        return cls(
-            tuple(record.texts("tables")),
-            record.number("sample_percent"),
-            RepairMode(record.one_of("repair", [str(mode) for mode in RepairMode])),
-            record.integer("examples", high=MAX_EXAMPLES),
-            record.flag("show_values"),
-            record.flag("history"),
-            record.flag("checksums"),
-        )

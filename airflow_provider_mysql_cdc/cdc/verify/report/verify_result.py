@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Members, Record, read_as
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
 
 
@@ -85,7 +85,7 @@ class NotCompared(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class Example(Record):
     """Show one difference.
 
     Args:
@@ -104,38 +104,9 @@ class Example:
     topic_row: Mapping[str, Any] | None = None
     record: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "finding": str(self.finding),
-            "key": dict(self.key),
-            "columns": list(self.columns),
-            "table_row": None if self.table_row is None else dict(self.table_row),
-            "topic_row": None if self.topic_row is None else dict(self.topic_row),
-            "record": self.record,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> Example:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = as_members(data)
-        table_row, topic_row = record.value("table_row"), record.value("topic_row")
-        return cls(
-            DifferenceKind(record.one_of("finding", [str(finding) for finding in DifferenceKind])),
-            record.object("key").as_dict(),
-            record.texts("columns"),
-            None if table_row is None else record.object("table_row").as_dict(),
-            None if topic_row is None else record.object("topic_row").as_dict(),
-            record.text("record"),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class TableVerdict:
+class TableVerdict(Record):
     """Hold what was found about one table.
 
     Args:
@@ -157,19 +128,19 @@ class TableVerdict:
 
     table: str
     topic: str
-    rows: int = 0
-    records: int = 0
-    findings: Mapping[DifferenceKind, int] = field(default_factory=dict)
-    columns: Mapping[str, int] = field(default_factory=dict)
-    repaired: Mapping[DifferenceKind, int] = field(default_factory=dict)
-    partial_rows: int = 0
+    rows: Count = 0
+    records: Count = 0
+    findings: Mapping[DifferenceKind, Count] = field(default_factory=dict)
+    columns: Mapping[str, Count] = field(default_factory=dict)
+    repaired: Mapping[DifferenceKind, Count] = field(default_factory=dict)
+    partial_rows: Count = 0
     unknown: tuple[str, ...] = ()
     examples: tuple[Example, ...] = ()
     not_compared: NotCompared | None = None
     offset: BinlogOffset | None = None
-    lasting: int = 0
+    lasting: Count = 0
     by_checksums: bool = False
-    unjudged: int = 0
+    unjudged: Count = 0
 
     @property
     def verdict(self) -> VerdictKind:
@@ -209,48 +180,8 @@ class TableVerdict:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return self.counts_json() | {
-            "table": self.table,
-            "topic": self.topic,
-            "columns": dict(self.columns),
-            "partial_rows": self.partial_rows,
-            "unknown": list(self.unknown),
-            "examples": [example.to_json() for example in self.examples],
-            "not_compared": None if self.not_compared is None else str(self.not_compared),
-            "offset": None if self.offset is None else self.offset.to_json(),
-            "lasting": self.lasting,
-            "by_checksums": self.by_checksums,
-            "unjudged": self.unjudged,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> TableVerdict:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            DamagedRecordError: It is something else.
-        """
-        record = as_members(data)
-        reasons = [str(reason) for reason in NotCompared]
-        compared = record.value("not_compared") is None
-        return cls(
-            record.text("table"),
-            record.text("topic"),
-            record.integer("rows"),
-            record.integer("records"),
-            _finding_counts(record, "findings"),
-            record.each_member("columns", Members.integer),
-            _finding_counts(record, "repaired"),
-            record.integer("partial_rows"),
-            record.texts("unknown"),
-            tuple(Example.from_json(example) for example in record.objects("examples")),
-            None if compared else NotCompared(record.one_of("not_compared", reasons)),
-            None if record.value("offset") is None else BinlogOffset.from_json(record.object("offset")),
-            record.integer("lasting"),
-            record.flag("by_checksums"),
-            record.integer("unjudged"),
-        )
+        """Return plain JSON, with the verdict in a word."""
+        return self.counts_json() | Record.to_json(self) | self.counts_json()
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +201,11 @@ class VerifyResult:
     run: str
     prefix: str
     offset: BinlogOffset
-    started_ms: int
-    ended_ms: int
+    started_ms: Count
+    ended_ms: Count
     request: VerifyRequest
     tables: tuple[TableVerdict, ...]
-    earlier: Mapping[str, int] = field(default_factory=dict)
+    earlier: Mapping[str, Count] = field(default_factory=dict)
 
     @property
     def verdict(self) -> VerdictKind:
@@ -311,25 +242,11 @@ class VerifyResult:
         Raises:
             DamagedRecordError: It is something else.
         """
-        record = as_members(data)
-        return cls(
-            record.text("run"),
-            record.text("prefix"),
-            BinlogOffset.from_json(record.object("offset")),
-            record.integer("started_ms"),
-            record.integer("ended_ms"),
-            VerifyRequest.from_json(record.object("request")),
-            tuple(map(TableVerdict.from_json, record.each_member("tables", Members.object).values())),
-            record.each_member("earlier", Members.integer),
-        )
+        members = Members(data)
+        verdicts = list(members.object("tables").as_dict().values())
+        return read_as(cls, {**members.as_dict(), "tables": verdicts})
 
 
 def counts_json(counts: Mapping[DifferenceKind, int]) -> dict[str, int]:
     """Return counts as plain JSON, in the order in which the kinds are declared, without zeros."""
     return {str(kind): counts[kind] for kind in DifferenceKind if counts.get(kind)}
-
-
-def _finding_counts(record: Members, name: str) -> dict[DifferenceKind, int]:
-    known = {str(finding): finding for finding in DifferenceKind}
-    counts = record.each_member(name, Members.integer)
-    return {known[kind]: count for kind, count in counts.items() if kind in known}
