@@ -211,6 +211,8 @@ def read_as(kind: type[T], data: object, path: str = "") -> T:
         return msgspec.convert(data, kind, str_keys=True, dec_hook=_decode)
     except msgspec.ValidationError as error:
         raise _type_error(error, path) from None
+    except UnicodeEncodeError:  # texts may have one, nothing else
+        raise damaged_record(f"{path or 'it'}: half a surrogate pair stands where no text is expected") from None
 
 
 def _type_error(error: Exception, path: str) -> DamagedRecordError:
