@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from kit.cases import for_each
 
@@ -416,6 +416,7 @@ def used_chunk(data: Any) -> None:
 
 
 @FUZZ
+@example({**CHUNK.to_json(), "table": "\ud800"})
 @given(st.sampled_from([CHUNK, OTHER_CHUNK]).flatmap(lambda chunk: damaged(chunk.to_json())))
 def test_a_chunk_is_read_or_named_and_its_sql_is_harmless(data: dict[str, Any]) -> None:
     tolerated(lambda: used_chunk(data))
