@@ -43,10 +43,8 @@ class Broker:
         self._controller = any_free(frozenset({self.port}))
 
     def start(self) -> None:
-        plain, more = kafka.properties, f"connections.max.idle.ms={IDLE_S * 1000}\n"
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kafka, "properties", lambda *given: plain(*given) + more)
-            kafka.start(java.find_java(), self.folder, self.port, self._controller)
+        more = {"connections.max.idle.ms": str(IDLE_S * 1000)}
+        kafka.start(java.find_java(), self.folder, self.port, self._controller, more=more)
 
     def kill(self) -> None:
         processes.stop("kafka", kafka.record(self.folder), seconds=0)

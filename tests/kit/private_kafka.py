@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -101,10 +100,8 @@ class PrivateKafka:
         from stacklib import java
         from stacklib import kafka as stack_kafka
 
-        plain, more = stack_kafka.properties, "".join(f"{name}={value}\n" for name, value in self._lines().items())
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(stack_kafka, "properties", lambda *a: plain(*a) + more)
-            stack_kafka.start(java.find_java(), self.folder, self.ports["PLAINTEXT"], self.ports["CONTROLLER"])
+        ports = self.ports["PLAINTEXT"], self.ports["CONTROLLER"]
+        stack_kafka.start(java.find_java(), self.folder, *ports, more=self._lines())
         admin = AdminClient({"bootstrap.servers": self.address("PLAINTEXT")})
         # A request may name an account only once.
         for kind in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):

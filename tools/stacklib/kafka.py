@@ -8,8 +8,9 @@ import shutil
 import socket
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from stacklib import commands, maven, processes
 from stacklib.errors import say
@@ -51,8 +52,8 @@ def archives(java: Java) -> Path:
     )
 
 
-def properties(folder: Path, port: int, controller_port: int) -> str:
-    """Return the broker's properties."""
+def properties(folder: Path, port: int, controller_port: int, more: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return the broker's properties; ``more`` has those that count more than the usual ones."""
     settings = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -65,6 +66,7 @@ def properties(folder: Path, port: int, controller_port: int) -> str:
         "log.dirs": str(folder / "data"),
         **KAFKA_BROKER,
         **KAFKA_DEVELOPMENT,
+        **more,
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())
 
@@ -93,7 +95,15 @@ def running(folder: Path) -> bool:
     return processes.alive(processes.load(record(folder)))
 
 
-def start(java: Java, folder: Path, port: int, controller_port: int, more_jvm: Sequence[str] = ()) -> None:
+def start(
+    java: Java,
+    folder: Path,
+    port: int,
+    controller_port: int,
+    more_jvm: Sequence[str] = (),
+    more: Mapping[str, str] = MappingProxyType({}),
+    cluster_id: str = "",
+) -> None:
     """Format the storage when there is none, start the broker and wait until it answers.
 
     Args:
@@ -102,6 +112,8 @@ def start(java: Java, folder: Path, port: int, controller_port: int, more_jvm: S
         port: its port.
         controller_port: its controller's port.
         more_jvm: options of its JVM that count more than the usual ones.
+        more: properties that do so.
+        cluster_id: the id of new storage; empty for one of its own.
 
     Raises:
         StackError: the broker does not start; the end of its log is in the detail.
@@ -109,7 +121,7 @@ def start(java: Java, folder: Path, port: int, controller_port: int, more_jvm: S
     classpath = f"{archives(java)}/*"
     folder.mkdir(parents=True, exist_ok=True)
     config, logging, log = folder / "server.properties", folder / "log4j2.properties", folder / "kafka.log"
-    config.write_text(properties(folder, port, controller_port), encoding="utf-8")
+    config.write_text(properties(folder, port, controller_port, more), encoding="utf-8")
     logging.write_text(_LOGGING, encoding="utf-8")
     scratch = folder / "tmp"
     shutil.rmtree(scratch, ignore_errors=True)  # libraries that a killed broker unpacked
@@ -126,7 +138,11 @@ def start(java: Java, folder: Path, port: int, controller_port: int, more_jvm: S
     classes = _class_option(java, folder)
     if not (folder / "data" / _META_PROPERTIES).exists():
         # Only a broker has loaded enough to leave its classes.
-        _format_storage([base[0], *([classes] if classes.startswith(_SHARED_ARCHIVE) else []), *base[1:]], folder)
+        identity = {"cluster.id": cluster_id or kafka_uuid(), "directory.id": kafka_uuid()}
+        identity |= {name: more[name] for name in ("node.id",) if name in more}
+        _format_storage(
+            [base[0], *([classes] if classes.startswith(_SHARED_ARCHIVE) else []), *base[1:]], folder, identity
+        )
     say("kafka", f"starting {KAFKA_VERSION} on {LOOPBACK}:{port}")
     command = [base[0], classes, *base[1:], "kafka.Kafka", str(config)]
     server = processes.spawn(command, record(folder), log, str(config))
@@ -162,7 +178,7 @@ _CLASSES = "kafka-classes-"
 _SHARED_ARCHIVE = "-XX:SharedArchiveFile="
 
 
-def _format_storage(base: list[str], folder: Path) -> None:
+def _format_storage(base: list[str], folder: Path, identity: Mapping[str, str]) -> None:
     """Copy storage that was formatted once: Kafka's tool takes 0.6 to 1.0 CPU seconds for it (measured)."""
     say("kafka", "formatting new storage")
     template = build_once(
@@ -174,10 +190,9 @@ def _format_storage(base: list[str], folder: Path) -> None:
     shutil.rmtree(folder / "data", ignore_errors=True)
     shutil.copytree(template / "data", folder / "data")
     described = folder / "data" / _META_PROPERTIES
-    lines = (
-        line for line in described.read_text(encoding="utf-8").splitlines() if not line.startswith(_UNIQUE_PROPERTIES)
-    )
-    replaced = (f"{name}={_kafka_uuid()}" for name in _UNIQUE_PROPERTIES)
+    kept = described.read_text(encoding="utf-8").splitlines()
+    lines = (line for line in kept if not line.startswith(tuple(identity)))
+    replaced = (f"{name}={value}" for name, value in identity.items())
     described.write_text("\n".join([*lines, *replaced]) + "\n", encoding="utf-8")
 
 
@@ -185,15 +200,13 @@ def _make_storage(base: list[str], folder: Path) -> None:
     config = folder / "server.properties"
     config.write_text(properties(folder, 1, 2), encoding="utf-8")
     # One word with the option: a cluster id may begin with a dash.
-    command = [*base, "kafka.tools.StorageTool", "format", f"--cluster-id={_kafka_uuid()}", "--config", str(config)]
+    command = [*base, "kafka.tools.StorageTool", "format", f"--cluster-id={kafka_uuid()}", "--config", str(config)]
     commands.run(command, "formatting Kafka's storage", f"remove {folder} and run it again")
 
 
-def _kafka_uuid() -> str:
+def kafka_uuid() -> str:
     """Return an identifier as Kafka writes them (org.apache.kafka.common.Uuid)."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
 
 _META_PROPERTIES = "meta.properties"
-# What no two storages may have in common.
-_UNIQUE_PROPERTIES = ("cluster.id", "directory.id")
