@@ -51,6 +51,8 @@ if CUT := os.environ.get(cut_setting.VARIABLE, ""):
 QUICK = ("unit", "golden", "property")
 # What takes longest comes first, so that no worker is left alone with it at the end; measured, in seconds.
 LONGEST = {
+    "test_brokers": 900,
+    "test_unclean_elections": 130,
     "test_new_user": 120,
     "test_soak": 110,
     "test_outages": 110,

@@ -39,6 +39,7 @@
         ├── LedgerMissingError      offsets exist but the ledger is gone
         ├── LedgerMismatchError     stored offset and ledger contradict each other
         │   └── ForeignLedgerError  the ledger topic is another stream's or another program's
+        ├── RecordsLostError        ledger or topics lack records that Kafka had confirmed
         ├── DamagedRecordError      a stored record is not of the form it was written in
         ├── StoredVersionError      a stored record has a version that this package does not read
         ├── NoOffsetError           nothing to start from
@@ -381,6 +382,12 @@ class LedgerMismatchError(StateError):
     advice = "Decide where the stream continues, and run mysql_cdc_reset_offset to that position."
 
 
+class RecordsLostError(StateError):
+    """Kafka no longer has records that it had confirmed: a broker that lacked them leads the topic now."""
+
+    advice = "Find out which broker lost them; then run mysql_cdc_reset_offset with stored, and mysql_cdc_verify."
+
+
 class ForeignLedgerError(LedgerMismatchError):
     """The ledger topic holds records of another stream or another program; nothing is written to it."""
 
@@ -421,6 +428,13 @@ class NotJudgedError(StateError):
     """A verification that has to fail on it could not judge tables, or some of their rows."""
 
     advice = "Remove the cause that the message names, or read the tables again, and run mysql_cdc_verify again."
+
+
+PREVENT_LOSS = (
+    "find out which broker lost them, and prevent it (three replicas, min.insync.replicas=2, "
+    "unclean.leader.election.enable=false)"
+)
+"""Begins the remedy of ``RecordsLostError``."""
 
 
 def _tree(base: type[CdcError]) -> list[type[CdcError]]:

@@ -41,6 +41,9 @@ class MemoryLedger:
         """Create the topic when it is missing."""
         self._kafka.create(self.topic)
 
+    def expect(self, topic_id: str | None, progress_end: int) -> None:
+        """Do nothing: what is in memory does not go back."""
+
     def claim(self) -> None:
         """Record whose the ledger is; see ``Ledger.claim``."""
 

@@ -11,23 +11,27 @@ transactions; ``fence.fence`` ends them at once.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_cache import LedgerCache, LedgerValues
 from airflow_provider_mysql_cdc.cdc.commit.ledger_owner import claim_ledger, require_own_prefix, require_own_records
+from airflow_provider_mysql_cdc.cdc.commit.ledger_presence import MISSING_TIMEOUT_S
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ReadBefore, build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.ledger_store import ExtraRecords
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
-from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError, SinkError
+from airflow_provider_mysql_cdc.cdc.errors import PREVENT_LOSS, RecordsLostError, SinkConnectionError, SinkError
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.fence import fence
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord, read_topic
@@ -35,6 +39,7 @@ from airflow_provider_mysql_cdc.cdc.sink.topic_settings import LEDGER_RULE, requ
 from airflow_provider_mysql_cdc.cdc.sink.topics import (
     TopicInfo,
     TopicSpec,
+    describe_created,
     ensure_topics,
     existing_topics,
     partition_counts,
@@ -46,6 +51,7 @@ __all__ = ["PLANNER", "BatchPlan", "Ledger", "LedgerState", "Marker"]
 
 log = logging.getLogger(__name__)
 
+_RETRY_INTERVAL_S = 0.25
 _TOPIC_CONFIG = {
     "cleanup.policy": "compact",
     # Small segments and frequent compaction keep the ledger short and fast to read: the active segment is never
@@ -98,6 +104,7 @@ class Ledger:
         self._topic_settings = topic_settings or {}
         self._consumer = ConsumerCache()
         self._cache, self._read_before, self._open = LedgerCache(), ReadBefore(), False
+        self._expected: tuple[str | None, int] = None, 0
         self.fences = 0
 
     def __enter__(self) -> Ledger:
@@ -114,6 +121,15 @@ class Ledger:
     def _admin(self) -> AdminClient:
         return make_admin(self._admin_settings)
 
+    def expect(self, topic_id: str | None, progress_end: int) -> None:
+        """Say how far the ledger went before; what this reads itself is expected from then on without a call.
+
+        Args:
+            topic_id: Kafka's id of the topic; a topic of another id is another ledger.
+            progress_end: ``LedgerState.progress_end``.
+        """
+        self._expected = topic_id, progress_end
+
     def ensure(self) -> None:
         """Create the topic when it is missing; otherwise check that it keeps the last value of each key.
 
@@ -125,7 +141,9 @@ class Ledger:
         count = partition_counts(self._admin(), [self.topic]).get(self.topic)
         if count is None:
             ensure_topics(self._admin(), {self.topic: self.topic_spec()})
-            count = partition_counts(self._admin(), [self.topic])[self.topic]
+            # Another broker than the one that has shown it may not know it yet.
+            created = describe_created(self._admin(), [self.topic], broker_addresses(self._settings))
+            count = created[self.topic].partitions
         if count != 1:
             self.peek()  # the remedy would delete the topic of others
             raise SinkError(
@@ -194,6 +212,7 @@ class Ledger:
             DamagedRecordError: A record is damaged.
             StoredVersionError: A record is of another version.
             ForeignLedgerError: The ledger belongs to another topic.prefix or another program (TOPIC-08).
+            RecordsLostError: The topic has gone back behind what it held.
         """
         try:
             found = self._read_committed(timeout_s if fence_after_s is None else fence_after_s)
@@ -256,7 +275,35 @@ class Ledger:
         return existing_topics(self._admin(), [self.topic]).get(self.topic)
 
     def _read_committed(self, timeout_s: float, *, stable: bool = False) -> tuple[str | None, LedgerValues] | None:
-        """Return the topic's id and the last value of each key, with its offset; None when there is no topic."""
+        """Return the topic's id and the last value of each key, with its offset; None when there is no topic.
+
+        Records that were there are looked for again for a while: a broker that has just restarted may not show them.
+
+        Raises:
+            RecordsLostError: The topic has gone back behind what it held.
+        """
+        deadline = time.monotonic() + MISSING_TIMEOUT_S
+        while (found := self._read_values(timeout_s, stable=stable)) is not None:
+            (id_, values), (expected_id, expected_end) = found, self._expected
+            is_expected = id_ is not None and id_ == expected_id
+            if not is_expected or values.progress_end >= expected_end:
+                self._expected = id_, values.progress_end
+                return found
+            if time.monotonic() >= deadline:
+                raise RecordsLostError(
+                    "the ledger has lost records that Kafka had confirmed",
+                    where=f"topic {self.topic}",
+                    why=f"its last record of progress was at offset {expected_end}, and is at {values.progress_end} "
+                    "now: a broker that lacked the rest became the leader (unclean election, or a lost disk)",
+                    remedy=f"{PREVENT_LOSS}. Then run DAG mysql_cdc_reset_offset with offset=stored (events of an "
+                    "unfinished batch may come a second time), and mysql_cdc_verify with history=true, as topics may "
+                    "have lost records too",
+                )
+            self._cache.clear()
+            time.sleep(_RETRY_INTERVAL_S)
+        return None
+
+    def _read_values(self, timeout_s: float, *, stable: bool) -> tuple[str | None, LedgerValues] | None:
         try:
             if found := self._cache.read_on(
                 lambda id_, since: self._records(TopicInfo(1, id_), timeout_s, since, stable=stable)
@@ -289,9 +336,10 @@ class Ledger:
 
     def _build_state(self, values: LedgerValues, id_: str | None = None, **options: Any) -> LedgerState:
         """Return the state; an error says where in the topic a record stands."""
-        return build_ledger_state(
+        state = build_ledger_state(
             values.values, id_, lambda key: f"topic {self.topic}, key {key}, offset {values.offsets[key]}", **options
         )
+        return replace(state, progress_end=values.progress_end)
 
     def _known_writers(self) -> tuple[int | str, ...]:
         """Return the writers that may have a transaction open in this topic: all that have ever written to it."""

@@ -13,8 +13,16 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import (
+    CHUNK_PREFIX,
+    OUTCOME_KEY,
+    PLAN_KEY,
+    SNAPSHOT_KEY,
+    WRITER_PREFIX,
+)
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
+_PROGRESS = (PLAN_KEY, OUTCOME_KEY, SNAPSHOT_KEY, WRITER_PREFIX, CHUNK_PREFIX)
 ReadFrom = Callable[[str, int], Iterable[TopicRecord]]
 """Returns the committed records of the topic with an id, from an offset on."""
 
@@ -32,6 +40,15 @@ class LedgerValues:
     values: dict[str, bytes | None] = field(default_factory=dict)
     offsets: dict[str, int] = field(default_factory=dict)
     last: TopicRecord | None = None
+
+    @property
+    def progress_end(self) -> int:
+        """The offset of the last record that says how far the stream is; 0 where there is none.
+
+        It never moves back in a topic that keeps its records: compaction keeps the last one of each of these keys, and
+        one that is deleted is followed by a plan, a snapshot's record or an outcome.
+        """
+        return max((offset for key, offset in self.offsets.items() if key.startswith(_PROGRESS)), default=0)
 
     def with_records(self, records: Iterable[TopicRecord]) -> LedgerValues:
         """Return the values after further records.

@@ -61,6 +61,7 @@ class LedgerState:
         schemas: Ids of Avro key schemas, by ``schema_id_records.schema_key_name``.
         verdicts: The last verdict about each table as JSON text, by its name (``verify.report.verdict_records``).
         owner: ``topic.prefix`` of the stream that has claimed the ledger first; empty before.
+        progress_end: Offset of the last record of a plan, a writer or a chunk, or of an outcome; 0 when not known.
     """
 
     plan: BatchPlan | None = None
@@ -77,6 +78,7 @@ class LedgerState:
     schemas: Mapping[str, RecordedSchemaId] = field(default_factory=dict)
     verdicts: Mapping[str, bytes] = field(default_factory=dict)
     owner: str = ""
+    progress_end: int = 0
 
     @property
     def empty(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import (
     CAPTURED_LISTS_KEY,
     CHUNK_PREFIX,
+    ENDS_KEY,
     HISTORY_KEY,
     OUTCOME_KEY,
     PROCESSED_SIGNALS_KEY,
@@ -78,6 +79,19 @@ class HistoryTopic(TypedDict):
     id: str | None
 
 
+class TopicEnds(TypedDict):
+    """Where a topic ended, by partition."""
+
+    id: str
+    ends: list[Count]
+
+
+class EndsRecord(TypedDict):
+    """Where topics ended behind a batch."""
+
+    topics: dict[str, TopicEnds]
+
+
 class ReportedRun(TypedDict):
     """What of a run's counts was reported, and by which one."""
 
@@ -94,6 +108,7 @@ class CapturedLists(TypedDict):
 
 _KINDS: dict[str, Any] = {
     CAPTURED_LISTS_KEY: CapturedLists,
+    ENDS_KEY: EndsRecord,
     SNAPSHOT_KEY: SnapshotRecord,
     OUTCOME_KEY: OutcomeRecord,
     VIEW_KEY: ViewRecord,

@@ -55,6 +55,7 @@ class StoredState(VersionedRecord):
         snapshot: The ledger's record of the last completed snapshot, or None.
         revision: Number of writes; a store raises it with each ``save``.
         ledger_id: Kafka's id of the ledger topic that belongs to this state, or None when not known.
+        ledger_end: How far that topic went (``LedgerState.progress_end``) when the state was taken from it.
         stamp: Random id of the last write. A state that was lost and restored counts its revisions from the start; the
             stamp keeps an older run from mistaking one for the other.
     """
@@ -66,6 +67,7 @@ class StoredState(VersionedRecord):
     snapshot: dict[str, Any] | None = None
     revision: Count = 0
     ledger_id: str | None = None
+    ledger_end: Count = 0
     stamp: str = ""
 
     def with_plan(self, plan: BatchPlan, ledger_id: str | None = None) -> StoredState:

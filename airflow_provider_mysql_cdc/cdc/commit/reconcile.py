@@ -19,6 +19,7 @@ epoch n pending     epoch n with an earlier end           as above: the ledger's
 epoch n committed   epoch n, complete, same offset        ``none``
 epoch n             epoch above n, not complete           ``resume`` (the stored state is an older copy)
 epoch n             epoch above n, complete               ``finish-commit`` (an older copy, or a reset by hand)
+something           its last run found lost records       that run's ``RecordsLostError``, until a reset
 anything else                                             ``LedgerMismatchError``
 ==================  ====================================  =============================================
 """
@@ -31,7 +32,7 @@ from typing import Literal
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, LedgerMissingError
+from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, LedgerMissingError, RecordsLostError, from_json
 from airflow_provider_mysql_cdc.cdc.model.offset import moves_back, same_position
 
 ReconcileAction = Literal["fresh", "resume", "finish-commit", "restore", "none"]
@@ -66,12 +67,14 @@ def reconcile(stored: StoredState | None, ledger: LedgerState | None, *, at_ms: 
 
     Raises:
         LedgerMissingError: A state is stored, but the ledger is gone.
+        RecordsLostError: A run has ended because records were lost, and nobody has reset the offset since.
         LedgerMismatchError: They contradict each other.
     """
     if ledger is None or ledger.plan is None:
         return _without_plan(stored, ledger)
     if stored is None or (stored.epoch == 0 and stored.committed is None):
         return _restore(stored, ledger, ledger.plan, at_ms)
+    _require_nothing_lost(ledger, ledger.plan)
     if ledger.plan.epoch > stored.epoch:
         return _ledger_ahead(stored, ledger, ledger.plan, at_ms)
     if ledger.plan.epoch < stored.epoch:
@@ -79,6 +82,15 @@ def reconcile(stored: StoredState | None, ledger: LedgerState | None, *, at_ms: 
     if stored.pending is None:
         return _both_committed(stored, ledger, ledger.plan)
     return _both_pending(stored, stored.pending, ledger, ledger.plan, at_ms)
+
+
+def _require_nothing_lost(ledger: LedgerState, plan: BatchPlan) -> None:
+    """Check that the newest plan has not ended because records were lost: only a person's decision ends that."""
+    error = ledger.outcome.get("error") if ledger.outcome is not None else None
+    if error is None or ledger.outcome is None or ledger.outcome["epoch"] != plan.epoch:
+        return
+    if isinstance(lost := from_json(error), RecordsLostError):
+        raise lost
 
 
 def _without_plan(stored: StoredState | None, ledger: LedgerState | None) -> Reconciliation:
@@ -114,7 +126,12 @@ def _state_from_ledger(ledger: LedgerState, stored: StoredState, plan: BatchPlan
     if continues_stream and not (stored.pending is not None and stored.pending.same_work(plan)):
         committed = plan.start  # the ledger's plan is newer than the stored state, and everything before it is done
     state = replace(
-        stored, epoch=plan.epoch, pending=plan, committed=committed, ledger_id=ledger.topic_id or stored.ledger_id
+        stored,
+        epoch=plan.epoch,
+        pending=plan,
+        committed=committed,
+        ledger_id=ledger.topic_id or stored.ledger_id,
+        ledger_end=ledger.progress_end,
     )
     end = ledger.end()
     if end is None:

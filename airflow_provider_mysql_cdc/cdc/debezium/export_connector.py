@@ -36,8 +36,9 @@ from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import TableDefinitions
 from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import SignalOffsets
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, existing_topics
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, describe_created, ensure_topics, existing_topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ def write_history(cfg: ConnectorConfig, topic: str, exported: ExportedStream) ->
     admin = make_admin(cfg.kafka_settings("admin"))
     keep = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
     ensure_topics(admin, {topic: TopicSpec(1, -1, keep)})
-    info = existing_topics(admin, [topic])[topic]
+    info = describe_created(admin, [topic], broker_addresses(cfg.kafka_settings()))[topic]
     if info.partitions != 1:
         raise ConfigError(
             "a schema history has one partition",

@@ -35,19 +35,20 @@ from airflow_provider_mysql_cdc.cdc.drain.taken_over import taken_over
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.errors import (
+    PREVENT_LOSS,
     BinlogCorruptError,
     BinlogPurgedError,
     CdcError,
+    RecordsLostError,
     RecordTooLargeError,
     SourceError,
-    StateError,
 )
 from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_batch_size
 from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned_plan
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.history_guard import record_history_id, require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.job.topic_guard import prepare_topics, require_written_topics
+from airflow_provider_mysql_cdc.cdc.job.topic_guard import prepare_topics, require_written_topics, topic_ends
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.schema.history import history_end, load_schema_state, unmoved_end
@@ -196,18 +197,20 @@ def finish_batch(
         range_counts: Records by topic that tasks of a window have written after its batch.
 
     Raises:
-        StateError: A writer has not.
+        RecordsLostError: The ledger lacks the marker of a writer that has ended.
         TopicChangedError: A topic was deleted, created again or given more partitions meanwhile.
     """
     plan, ledger = batch.plan, job.read()
     done_markers = [m for m in ledger.markers.values() if m.epoch == plan.epoch and m.done]
     if len(done_markers) != plan.writers:
-        raise StateError(
-            f"{len(done_markers)} of {plan.writers} writers reached the end of batch {plan.epoch}",
-            where=f"ledger topic {cfg.ledger_topic}",
-            why="a writer ended without an error and without its marker",
-            remedy="run the task again; it continues from the markers",
-            retriable=True,
+        raise RecordsLostError(
+            f"the ledger lacks markers of batch {plan.epoch}: it has those of "
+            f"{len(done_markers)} of {plan.writers} writers",
+            where=f"topic {cfg.ledger_topic}",
+            why="Kafka had confirmed each of them: a broker that lacked them became the leader (unclean election, or a "
+            "lost disk), and the events that they count may be in the topics",
+            remedy=f"{PREVENT_LOSS}. Then run DAG mysql_cdc_reset_offset with offset=stored (events of the batch may "
+            "come a second time), and mysql_cdc_verify with history=true",
         )
     totals: dict[str, int] = {}
     for counts in (*(marker.counts for marker in done_markers), *range_counts):
@@ -218,6 +221,7 @@ def finish_batch(
         job.add_native_counts(marker.native)
     job.metrics.add_writers([marker.metrics for marker in done_markers])
     require_written_topics(cfg, ledger, plan, totals)
+    job.note_topic_ends(topic_ends(cfg, ledger, totals))
     delete_chunk_records(job, batch.ledger)
     return totals
 

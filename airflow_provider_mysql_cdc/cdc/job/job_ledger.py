@@ -14,6 +14,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger import PLANNER
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import (
+    ENDS_KEY,
     MOVED_KEY,
     OUTCOME_KEY,
     RUN_KEY,
@@ -44,6 +45,8 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 
 MAX_TRANSACTION_RECORDS = 2000
 """Records in one transaction of ``put_all``; with the longest keys of MySQL these are some megabytes."""
+MAX_ENDS = 200
+"""Topics whose ends are recorded."""
 
 
 class JobLedger:
@@ -66,6 +69,8 @@ class JobLedger:
         self._tally: RunTally | None = None
         self._native_counts = NativeCounts()
         self._table_counts: dict[str, int] = {}
+        self._ends: dict[str, dict[str, Any]] = {}
+        self._ends_noted = False
         self._ledger = kafka_clients.ledger(cfg)
         self._ledger.ensure()
         self.schema_ids = SchemaIds(cfg, self._write, lambda: self.read(chunks=False))
@@ -161,6 +166,7 @@ class JobLedger:
                 latest,
             )
         self.schema_ids.begin(state)
+        self._ends = dict(state.other_records.get(ENDS_KEY, {}).get("topics", {}))
         return state
 
     def register_schemas(self, tables: Iterable[Table]) -> None:
@@ -191,6 +197,15 @@ class JobLedger:
         self._tally = initial_tally(ledger, self._run)
         self.metrics.base = self._tally.metrics
         return [self.record(RUN_KEY, self._tally.to_json())]
+
+    def note_topic_ends(self, ends: Mapping[str, dict[str, Any]]) -> None:
+        """Note where topics end behind a batch; ``write_outcome`` records it, of those that were written to last.
+
+        Args:
+            ends: From ``topic_guard.topic_ends``.
+        """
+        earlier = [(topic, end) for topic, end in self._ends.items() if topic not in ends]
+        self._ends, self._ends_noted = dict([*earlier, *ends.items()][-MAX_ENDS:]), True
 
     def add_table_counts(self, tables: Mapping[str, int]) -> None:
         """Add the records of row events that the current batch has written; ``write_outcome`` writes the sum.
@@ -385,11 +400,15 @@ class JobLedger:
         }
         last_state = None if records else self._last_state
         other_records = dict(last_state.other_records) if last_state is not None else {}
+        ends = {ENDS_KEY: {"topics": self._ends}} if error is None and self._ends_noted else {}
         tally_records = self._add_to_tally(plan, counts or {}) if error is None else self.metrics.progress_records()
         if error is None and self._tally is not None:
             other_records[RUN_KEY] = self._tally.to_json()
+        other_records |= ends
+        end_records = [self.record(key, value) for key, value in ends.items()]
         try:
-            self.commit([*records, self.record(OUTCOME_KEY, outcome), *tally_records])
+            self.commit([*records, self.record(OUTCOME_KEY, outcome), *tally_records, *end_records])
+            self._ends_noted = self._ends_noted and error is not None
             self._last_state = (
                 None if last_state is None else replace(last_state, outcome=outcome, other_records=other_records)
             )

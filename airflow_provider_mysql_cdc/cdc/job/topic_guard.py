@@ -8,9 +8,14 @@ before is gone.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
+from typing import Any
 
+from confluent_kafka.admin import AdminClient
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import ENDS_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_presence import MISSING_TIMEOUT_S
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL, BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import (
@@ -22,10 +27,10 @@ from airflow_provider_mysql_cdc.cdc.commit.topic_records import (
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.errors import PREVENT_LOSS, CdcError, ConfigError, RecordsLostError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.job.checked_topics import CheckedTopics
-from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import MAX_ENDS, JobLedger
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
@@ -36,10 +41,12 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import (
     all_partition_counts,
     describe_created,
     describe_topics,
+    last_offsets_of_topics,
 )
 
-_METADATA_DELAY_S = 1.0
-"""Seconds after which every broker knows of a topic that was created in the batch."""
+_MAX_LISTED = 10
+_METADATA_DELAY_S, _METADATA_TRIES = 1.0, 5
+"""Seconds between, and number of, further questions about a topic that the stream has written to."""
 
 
 def prepare_topics(
@@ -60,6 +67,7 @@ def prepare_topics(
 
     Raises:
         TopicChangedError: A topic was deleted, created again or given more partitions.
+        RecordsLostError: A topic ends before where an earlier batch has left its end.
         ConfigError: Two tables would share a topic.
         SinkError: Kafka refuses.
     """
@@ -69,7 +77,8 @@ def prepare_topics(
     # Behind a chain a topic is known once a record goes there; all that ever got one must still be the same.
     required = job.required_topics(state) if cfg.chain is None else _topics_behind_chain(cfg, ledger)
     admin, broker_list = make_admin(cfg.kafka_settings()), broker_addresses(cfg.kafka_settings())
-    current = describe_topics(admin, {*required, *ledger.topics}, broker_list)
+    expected = required.keys() & ledger.topics.keys()
+    current = _describe_recorded(admin, {*required, *ledger.topics}, expected, broker_list)
     changed = topic_differences(ledger.topics, current, required, plan)
     accepts_changes = plan.kind == "snapshot" and not ledger.has_commits()
     if changed and not accepts_changes:
@@ -82,8 +91,62 @@ def prepare_topics(
         current = {**current, **describe_created(admin, missing, broker_list)}
         if changed := topic_differences({}, current, missing, plan):
             raise topics_changed_error(changed, plan, has_commits=ledger.has_commits())
+    if not accepts_changes:
+        _require_kept_ends(admin, ledger, current)
     topics = _record_topics(job, cfg.ledger_topic, plan, ledger.topics, current, required, log)
     job.checked_topics = CheckedTopics(state, topics, checked_at)
+
+
+def topic_ends(cfg: ConnectorConfig, ledger: LedgerState, counts: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+    """Return where the topics end to which a batch has written: with the id of each, the ends by partition.
+
+    Args:
+        cfg: The connector's configuration.
+        ledger: The ledger at the end of the batch.
+        counts: Records by topic.
+    """
+    written = sorted((topic for topic, n in counts.items() if n and topic in ledger.topics), key=counts.__getitem__)
+    known = {t: ledger.topics[t] for t in written[-MAX_ENDS:] if ledger.topics[t].id is not None}
+    admin = make_admin(cfg.kafka_settings())
+    with suppress(CdcError):  # the batch is complete, and its ends are compared for safety only
+        found = last_offsets_of_topics(admin, {topic: range(of.partitions) for topic, of in known.items()})
+        return {t: {"id": known[t].id, "ends": [end for _, end in sorted(found[t].items())]} for t in known}
+    return {}
+
+
+def _require_kept_ends(admin: AdminClient, ledger: LedgerState, current: Mapping[str, TopicInfo]) -> None:
+    """Check that topics end where earlier batches have left them, or later.
+
+    A replica that is behind and becomes the leader all the same (unclean election) takes their ends back. A broker that
+    has just restarted may say so for a moment.
+    """
+    ends = {
+        topic: dict(enumerate(recorded["ends"]))
+        for topic, recorded in ledger.other_records.get(ENDS_KEY, {}).get("topics", {}).items()
+        if topic in current and current[topic].id == recorded["id"]
+    }
+    deadline = time.monotonic() + MISSING_TIMEOUT_S
+    while True:
+        found = last_offsets_of_topics(admin, {topic: sorted(of) for topic, of in ends.items()})
+        lost = [
+            f"{topic}, partition {p}: it ended at {end}, and ends at {found[topic][p]}"
+            for topic, of in ends.items()
+            for p, end in of.items()
+            if found[topic][p] < end
+        ]
+        if not lost:
+            return
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(_METADATA_DELAY_S)
+    raise RecordsLostError(
+        "topics have lost records that Kafka had confirmed",
+        where="; ".join(lost[:_MAX_LISTED])
+        + (f"; and {len(lost) - _MAX_LISTED} more" if len(lost) > _MAX_LISTED else ""),
+        why="a broker that lacked them became the leader (unclean election, or a lost disk)",
+        remedy=f"{PREVENT_LOSS}. Then run DAG mysql_cdc_reset_offset with offset=stored, which accepts the topics as "
+        "they are, and mysql_cdc_verify with repair=yes, which writes again what is missing",
+    )
 
 
 def _topics_behind_chain(cfg: ConnectorConfig, ledger: LedgerState) -> dict[str, TopicSpec]:
@@ -130,13 +193,26 @@ def require_same_topics(
     if not recorded:
         return
     admin, broker_list = make_admin(cfg.kafka_settings()), broker_addresses(cfg.kafka_settings())
-    current = describe_topics(admin, recorded, broker_list)
-    if missing := recorded.keys() - current.keys():
-        time.sleep(_METADATA_DELAY_S)
-        current = {**current, **describe_topics(admin, missing, broker_list)}
+    current = _describe_recorded(admin, recorded.keys(), recorded.keys(), broker_list)
     changed = {t: text for t, known in recorded.items() if (text := known.difference(current.get(t)))}
     if changed:
         raise topics_changed_error(changed, plan, has_commits=has_commits)
+
+
+def _describe_recorded(
+    admin: AdminClient, topics: Collection[str], expected: Set[str], broker_list: str
+) -> dict[str, TopicInfo]:
+    """Return the topics that exist; one that is expected and that a broker does not know is asked for again.
+
+    The one that answers may be behind the others: it hung, or the topic was created a moment ago.
+    """
+    current = describe_topics(admin, topics, broker_list)
+    for _ in range(_METADATA_TRIES):
+        if not (missing := expected - current.keys()):
+            break
+        time.sleep(_METADATA_DELAY_S)
+        current = {**current, **describe_topics(admin, missing, broker_list)}
+    return current
 
 
 def _record_topics(

@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, end_of_binlog
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
-from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import TAKEN_OVER_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import ENDS_KEY, TAKEN_OVER_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import reset_plan
@@ -35,6 +35,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     LedgerMismatchError,
     LedgerMissingError,
     NoOffsetError,
+    RecordsLostError,
     SchemaError,
 )
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state, state_changes
@@ -46,6 +47,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
 from airflow_provider_mysql_cdc.cdc.schema.history import require_own_history
 
@@ -123,6 +125,7 @@ def accept_topics(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState) -> 
         ledger: Its content.
     """
     topic_tombstones = [topic_record(cfg.ledger_topic, topic, None) for topic in ledger.topics]
+    topic_tombstones.append(SideRecord(cfg.ledger_topic, ENDS_KEY.encode(), None))
     job.commit([*topic_tombstones, *(schema_id_record(cfg.ledger_topic, name, None) for name in ledger.schemas)])
 
 
@@ -209,7 +212,7 @@ def _stored_offset(stored: StoredState | None, ledger: LedgerState | None) -> Bi
     """
     try:
         state = reconcile(stored, ledger).state
-    except (LedgerMissingError, LedgerMismatchError):
+    except (LedgerMissingError, LedgerMismatchError, RecordsLostError):
         state = stored or StoredState()
     if state.committed is not None:
         return state.committed

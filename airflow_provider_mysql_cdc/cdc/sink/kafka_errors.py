@@ -52,6 +52,7 @@ _ERROR_TABLE: dict[int, tuple[type[SinkError], str, str]] = {
             _E.UNKNOWN_LEADER_EPOCH,
             _E.PREFERRED_LEADER_NOT_AVAILABLE,
             _E.REPLICA_NOT_AVAILABLE,
+            _E.OFFSET_NOT_AVAILABLE,
             _E.KAFKA_STORAGE_ERROR,
             _E.NOT_ENOUGH_REPLICAS,
             _E.NOT_ENOUGH_REPLICAS_AFTER_APPEND,

@@ -23,11 +23,15 @@ _TIMEOUT_S = 30.0
 _CLUSTER_TIMEOUT_S = 10.0
 _DESCRIBE_TIMEOUT_S = 2.0
 _LEADER_TIMEOUT_S = 10.0
+_BEHIND_S = 3.0
+"""Seconds for which a broker may not have heard of a topic that another one has described."""
 _NO_LEADER = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
+    # Of a new leader that does not know yet how far the other replicas are (KIP-207).
+    KafkaError.OFFSET_NOT_AVAILABLE,
     # "No leaders found": the client's own code.
     KafkaError._NOENT,
 )
@@ -368,10 +372,18 @@ def topic_config(admin: AdminClient, topic: str) -> dict[str, str] | None:
         SinkError: The topic no longer exists, or Kafka refuses for another reason.
         SinkConnectionError: Kafka cannot be reached.
     """
-    resource = ConfigResource(ResourceType.TOPIC, topic)
+    resource, started = ConfigResource(ResourceType.TOPIC, topic), time.monotonic()
     try:
-        answer = admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource]
-        entries = await_result(admin, answer, _TIMEOUT_S + 5)
+        while True:
+            answer = admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource]
+            try:
+                entries = await_result(admin, answer, _TIMEOUT_S + 5)
+                break
+            except KafkaException as error:
+                unknown = unwrap_error(error).code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+                if not unknown or time.monotonic() - started > _BEHIND_S:
+                    raise
+                time.sleep(_POLL_INTERVAL_S)
     except KafkaException as error:
         if unwrap_error(error).code() in (
             KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -432,6 +444,16 @@ def last_offsets(admin: AdminClient, topic: str, partitions: Sequence[int], *, s
     return _offsets(admin, {topic: partitions}, OffsetSpec.latest(), stable=stable)[topic]
 
 
+def last_offsets_of_topics(admin: AdminClient, topics: Mapping[str, Sequence[int]]) -> dict[str, dict[int, int]]:
+    """Return the high watermarks of the partitions of topics, asked for together.
+
+    Args:
+        admin: From ``clients.make_admin``.
+        topics: Partition numbers by topic.
+    """
+    return _offsets(admin, topics, OffsetSpec.latest())
+
+
 def first_offsets(admin: AdminClient, topic: str, partitions: Sequence[int]) -> dict[int, int]:
     """Return the first offsets of partitions.
 
@@ -450,7 +472,7 @@ def _offsets(
     from confluent_kafka import IsolationLevel
 
     isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
-    deadline, pause_s = time.monotonic() + _LEADER_TIMEOUT_S, _POLL_INTERVAL_S
+    started, pause_s = time.monotonic(), _POLL_INTERVAL_S
     requests = {TopicPartition(topic, p): spec for topic, partitions in topics.items() for p in partitions}
     while True:
         futures = (
@@ -465,8 +487,10 @@ def _offsets(
             return found
         except KafkaException as error:
             # A topic that was just created is described before its partitions have leaders.
-            has_no_leader = unwrap_error(error).code() in _NO_LEADER
-            if has_no_leader and time.monotonic() < deadline:
+            code = unwrap_error(error).code()
+            has_no_leader, waited_s = code in _NO_LEADER, time.monotonic() - started
+            is_behind = code == KafkaError.UNKNOWN_TOPIC_OR_PART and waited_s < _BEHIND_S
+            if is_behind or (has_no_leader and waited_s < _LEADER_TIMEOUT_S):
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, _MAX_POLL_INTERVAL_S)
                 # Once another topic was deleted, librdkafka 2.16 does not look for the leaders of a new one by itself.

@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, reset_plan
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import Reconciliation, reconcile
-from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, LedgerMissingError
+from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, LedgerMissingError, RecordsLostError, SinkError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 
 LATER = END.with_position("binlog.000011", 900)
@@ -310,3 +310,15 @@ def test_after_a_lost_ledger_a_reset_goes_on_from_the_chosen_offset() -> None:
 def test_offsets_of_another_server_agree_when_their_gtid_sets_do() -> None:
     moved = replace(FIRST, end=BinlogOffset("mysql-bin.000002", 4, END.gtids, "another-server"))
     assert reconcile(committed(FIRST), ledger(moved, 2)).action == "none"
+
+
+def test_a_run_that_found_lost_records_is_the_last_until_a_person_has_reset_the_offset() -> None:
+    lost = RecordsLostError("records are gone", where="topic t")
+    outcome = {"epoch": SECOND.epoch, "error": lost.to_json(), "counts": {}}
+    with pytest.raises(RecordsLostError, match="records are gone"):
+        reconcile(pending(), ledger(SECOND, 2, outcome=outcome))
+    assert reconcile(pending(), ledger(SECOND, 2, outcome=outcome | {"error": None})).action == "finish-commit"
+    other = SinkError("slow").to_json()
+    assert reconcile(pending(), ledger(SECOND, 2, outcome=outcome | {"error": other})).action == "finish-commit"
+    reset = replace(SECOND, epoch=SECOND.epoch + 1, kind="reset", start=END, end=END)
+    assert reconcile(pending(), ledger(reset, 2, outcome=outcome, progress_end=8)).state.ledger_end == 8

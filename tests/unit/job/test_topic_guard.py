@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL, BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic, topic_record
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.errors import TopicChangedError
+from airflow_provider_mysql_cdc.cdc.errors import RecordsLostError, TopicChangedError
 from airflow_provider_mysql_cdc.cdc.job import checked_topics, topic_guard
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
@@ -37,6 +37,7 @@ class Rig:
         self.lines: list[str] = []
         self.described = 0
         monkeypatch.setattr(topic_guard, "make_admin", lambda _: None)
+        monkeypatch.setattr(topic_guard, "_METADATA_DELAY_S", 0.0)
         for name in ("describe_topics", "describe_created"):
             monkeypatch.setattr(topic_guard, name, self.describe)
         monkeypatch.setattr(job, "required_topics", lambda _: {TOPIC: None})
@@ -140,6 +141,8 @@ def test_a_broker_may_know_of_a_new_topic_a_moment_later(rig: Rig, monkeypatch: 
     topics, rig.topics = rig.topics, {}
     monkeypatch.setattr(topic_guard.time, "sleep", lambda _: rig.topics.update(topics))
     topic_guard.require_written_topics(CFG, rig.job.read(), plan(), {TOPIC: 1})
+    rig.topics = {}
+    assert rig.ready(plan(2, END)) == {TOPIC: RecordedTopic(2, "first", 1)}
 
 
 def test_a_new_snapshot_takes_topics_as_they_are_and_one_that_goes_on_does_not(rig: Rig) -> None:
@@ -165,3 +168,32 @@ def test_a_topic_that_is_made_for_a_retry_has_the_partitions_of_the_plan(monkeyp
         rig.ready(plan(partitions={TOPIC: 1}))
     rig.topics, rig.created = {}, TopicInfo(1, "made")
     assert rig.ready(plan(partitions={TOPIC: 1})) == {TOPIC: RecordedTopic(1, "made", 1)}
+
+
+def test_a_topic_that_ends_before_where_a_batch_has_left_it_has_lost_records(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was made anew is told by its id; a broker that has just restarted may say so for a moment."""
+    ends, slept = {0: 40, 1: 7}, list[float]()
+    monkeypatch.setattr(topic_guard, "last_offsets_of_topics", lambda _, topics: {t: dict(ends) for t in topics})
+    now = time.monotonic()
+    clock = SimpleNamespace(monotonic=lambda: now + sum(slept), sleep=lambda s: (slept.append(s), ends.update(later)))
+    monkeypatch.setattr(topic_guard, "time", clock)
+    monkeypatch.setattr(topic_guard, "_METADATA_DELAY_S", 1.0)
+    batch = plan()
+    rig.job.begin(batch)
+    rig.job.note_topic_ends(topic_guard.topic_ends(CFG, rig.job.read(), {TOPIC: 3, "p.d.other": 1}))
+    rig.job.write_outcome(batch, counts={TOPIC: 3})
+    later: dict[int, int] = {}
+    ends[0] = 41
+    rig.ready(plan(2, END))
+    ends[1], later = 6, {1: 7}
+    rig.ready(plan(2, END))
+    assert len(slept) == 1
+    ends[1], later = 6, {}
+    with pytest.raises(RecordsLostError, match=r"p\.d\.t, partition 1: it ended at 7, and ends at 6"):
+        rig.ready(plan(2, END))
+    rig.ready(replace(plan(2, END), kind="snapshot"))
+    rig.topics[TOPIC] = TopicInfo(2, "second")
+    with pytest.raises(TopicChangedError):
+        rig.ready(plan(2, END))

@@ -7,8 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, end_offsets_of_topics
+from airflow_provider_mysql_cdc.cdc.errors import SinkError
+from airflow_provider_mysql_cdc.cdc.sink import topics as asking
+from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, end_offsets_of_topics, last_offsets, topic_config
 
 pytestmark = pytest.mark.quick
 
@@ -40,3 +43,42 @@ def test_nothing_is_asked_about_no_topic() -> None:
     admin: Any = Admin()
     assert end_offsets_of_topics(admin, {}) == {} and end_offsets(admin, "t", []) == {}
     assert admin.requests == []
+
+
+class Behind(Admin):
+    """Do not know a topic in the first answers, as a broker that has not heard of it yet."""
+
+    def __init__(self, unknown: int) -> None:
+        super().__init__()
+        self.unknown = unknown
+
+    def _answer(self, value: Any) -> Future[Any]:
+        answer: Future[Any] = Future()
+        self.unknown -= 1
+        if self.unknown >= 0:
+            answer.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+        else:
+            answer.set_result(value)
+        return answer
+
+    def list_offsets(self, requests: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
+        return {partition: self._answer(SimpleNamespace(offset=7)) for partition in requests}
+
+    def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future[Any]]:
+        return {resource: self._answer({"name": SimpleNamespace(value="value")}) for resource in resources}
+
+
+def test_a_broker_that_has_not_heard_of_a_new_topic_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one has described it a moment before; a topic that stays unknown is an error."""
+    now = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr(asking, "time", clock)
+    monkeypatch.setattr(asking, "all_partition_counts", lambda admin: {})
+    admin: Any = Behind(2)
+    assert last_offsets(admin, "t", [0]) == {0: 7}
+    admin.unknown = 2
+    assert topic_config(admin, "t") == {"name": "value"}
+    for ask in (lambda: last_offsets(admin, "t", [0]), lambda: topic_config(admin, "t")):
+        admin.unknown = 1000
+        with pytest.raises(SinkError):
+            ask()
