@@ -48,7 +48,7 @@ from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned_plan
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.history_guard import record_history_id, require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.job.topic_guard import prepare_topics, require_written_topics, topic_ends
+from airflow_provider_mysql_cdc.cdc.job.topic_guard import note_topic_ends, prepare_topics, require_written_topics
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.schema.history import history_end, load_schema_state, unmoved_end
@@ -221,7 +221,7 @@ def finish_batch(
         job.add_native_counts(marker.native)
     job.metrics.add_writers([marker.metrics for marker in done_markers])
     require_written_topics(cfg, ledger, plan, totals)
-    job.note_topic_ends(topic_ends(cfg, ledger, totals))
+    note_topic_ends(cfg, job, ledger, totals)
     delete_chunk_records(job, batch.ledger)
     return totals
 

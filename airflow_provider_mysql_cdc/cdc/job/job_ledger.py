@@ -45,8 +45,8 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 
 MAX_TRANSACTION_RECORDS = 2000
 """Records in one transaction of ``put_all``; with the longest keys of MySQL these are some megabytes."""
-MAX_ENDS = 200
-"""Topics whose ends are recorded."""
+MAX_ENDS, ENDS_INTERVAL_S = 200, 1.0
+"""Topics whose ends are recorded, and seconds between two times in a run of many batches."""
 
 
 class JobLedger:
@@ -70,7 +70,7 @@ class JobLedger:
         self._native_counts = NativeCounts()
         self._table_counts: dict[str, int] = {}
         self._ends: dict[str, dict[str, Any]] = {}
-        self._ends_noted = False
+        self._ends_noted, self._ends_due = False, 0.0
         self._ledger = kafka_clients.ledger(cfg)
         self._ledger.ensure()
         self.schema_ids = SchemaIds(cfg, self._write, lambda: self.read(chunks=False))
@@ -202,10 +202,16 @@ class JobLedger:
         """Note where topics end behind a batch; ``write_outcome`` records it, of those that were written to last.
 
         Args:
-            ends: From ``topic_guard.topic_ends``.
+            ends: Of each topic its id, and the ends by partition (``topic_guard.note_topic_ends``).
         """
         earlier = [(topic, end) for topic, end in self._ends.items() if topic not in ends]
         self._ends, self._ends_noted = dict([*earlier, *ends.items()][-MAX_ENDS:]), True
+        self._ends_due = time.monotonic() + ENDS_INTERVAL_S
+
+    @property
+    def ends_due(self) -> bool:
+        """Whether the ends of topics are to be noted again: a run of many batches does so once in a while."""
+        return time.monotonic() >= self._ends_due
 
     def add_table_counts(self, tables: Mapping[str, int]) -> None:
         """Add the records of row events that the current batch has written; ``write_outcome`` writes the sum.

@@ -97,14 +97,21 @@ def prepare_topics(
     job.checked_topics = CheckedTopics(state, topics, checked_at)
 
 
-def topic_ends(cfg: ConnectorConfig, ledger: LedgerState, counts: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-    """Return where the topics end to which a batch has written: with the id of each, the ends by partition.
+def note_topic_ends(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState, counts: Mapping[str, int]) -> None:
+    """Note where the topics end to which a batch has written; the outcome records it.
 
     Args:
         cfg: The connector's configuration.
-        ledger: The ledger at the end of the batch.
+        job: The ledger.
+        ledger: Its content at the end of the batch.
         counts: Records by topic.
     """
+    if job.ends_due:
+        job.note_topic_ends(_topic_ends(cfg, ledger, counts))
+
+
+def _topic_ends(cfg: ConnectorConfig, ledger: LedgerState, counts: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+    """Return the id and the ends of the partitions of each topic."""
     written = sorted((topic for topic, n in counts.items() if n and topic in ledger.topics), key=counts.__getitem__)
     known = {t: ledger.topics[t] for t in written[-MAX_ENDS:] if ledger.topics[t].id is not None}
     admin = make_admin(cfg.kafka_settings())

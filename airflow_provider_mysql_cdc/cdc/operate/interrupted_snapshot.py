@@ -39,7 +39,7 @@ from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned_plan, require_same_snapshot_mode
 from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.job.topic_guard import require_written_topics, topic_ends
+from airflow_provider_mysql_cdc.cdc.job.topic_guard import note_topic_ends, require_written_topics
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
@@ -150,7 +150,7 @@ def _finish_plan(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState, plan
         )
     rows = count_rows(cfg, job, done)
     require_written_topics(cfg, ledger, plan, rows)
-    job.note_topic_ends(topic_ends(cfg, ledger, rows))
+    note_topic_ends(cfg, job, ledger, rows)
     reports = end_of_view_records(cfg, ledger, chunks, done)
     job.put_with_counts(SNAPSHOT_KEY, done_record(plan.epoch, view), plan, rows, reports)
     job.write_outcome(plan, counts=rows)

@@ -32,9 +32,9 @@ from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import (
+    note_topic_ends,
     prepare_topics,
     require_written_topics,
-    topic_ends,
     topic_partitions,
 )
 from airflow_provider_mysql_cdc.cdc.model.log import Log
@@ -351,7 +351,7 @@ class _SnapshotDriver:
         if native_text := self.job.native_counts.text():
             self.log(f"snapshot {self.plan.epoch}: {native_text}")
         require_written_topics(self.cfg, ledger, self.plan, rows)
-        self.job.note_topic_ends(topic_ends(self.cfg, ledger, rows))
+        note_topic_ends(self.cfg, self.job, ledger, rows)
         reports = end_of_view_records(self.cfg, ledger, chunks, done)
         self.job.put_with_counts(SNAPSHOT_KEY, done_record(self.plan.epoch, drain_start), self.plan, rows, reports)
         delete_chunk_records(self.job, ledger)
