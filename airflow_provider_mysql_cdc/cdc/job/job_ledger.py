@@ -45,7 +45,7 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 
 MAX_TRANSACTION_RECORDS = 2000
 """Records in one transaction of ``put_all``; with the longest keys of MySQL these are some megabytes."""
-MAX_ENDS, ENDS_INTERVAL_S = 200, 1.0
+MAX_ENDS, ENDS_INTERVAL_S = 200, 30.0
 """Topics whose ends are recorded, and seconds between two times in a run of many batches."""
 
 
