@@ -387,3 +387,47 @@ def test_the_six_steps_of_the_page_and_the_way_back(
         rig.command("import-debezium", "--connect-url", rig.url)
         rig.pipeline.drain()
         rig.judge()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.req("FAULT-01")
+@pytest.mark.parametrize("source", ["stack"], indirect=True)
+def test_an_offset_inside_an_incremental_snapshot_is_refused_until_the_connector_has_ended_it(
+    properties: dict[str, str],
+    source: tuple[Any, dict[str, str]],
+    stack: Any,
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    root, account = source
+    account |= {"signal.data.collection": f"{database}.signals"}
+    rig = Rig(properties, root, stack, database, tmp_path, account, old=False)
+    for name, value in rig.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(stopped, "WATCH_S", 1.0)
+    execute(root, *(f"CREATE TABLE `{database}`.{t} (id INT PRIMARY KEY, n INT)" for t in ("t", "u")))
+    execute(root, f"CREATE TABLE `{database}`.signals (id VARCHAR(42) PRIMARY KEY, type VARCHAR(32), data TEXT)")
+    many_rows(root, database, 1000, 20_000)
+    count = rows(root, f"SELECT COUNT(*) FROM `{database}`.t")[0][0]
+    asked = json.dumps({"data-collections": [f"{database}.t"], "type": "incremental"})
+    taken = ("import-debezium", "--offsets-file", str(rig.offsets), "--ignore-dumps")
+    with rig.running(_RAPID_MS) as connect:
+        execute(root, f"INSERT INTO `{database}`.signals VALUES ('s', 'execute-snapshot', '{asked}')")
+        rig.wait_for(connect, 2_000)
+        rig.stop(connect)
+    assert rig.records() < count, "the connector was stopped in its snapshot"
+    with pytest.raises(StateError, match=rf"an incremental snapshot of the connector is not over.*{database}\.t"):
+        rig.command(*taken)
+    with rig.running(_RAPID_MS) as connect:
+        rig.wait_for(connect, count)
+        execute(root, f"UPDATE `{database}`.t SET n = 8 WHERE id = 1500")
+        rig.wait_for(connect, count + 1)
+        rig.stop(connect)
+    rig.command(*taken)
+    execute(root, f"UPDATE `{database}`.t SET n = 9 WHERE id = 1501", f"DELETE FROM `{database}`.t WHERE id = 1502")
+    rig.pipeline.drain()
+    found = {(v["id"], v["n"]) for v in compacted(rig.pipeline.records("t")).values()}
+    assert found == set(rows(root, f"SELECT id, n FROM `{database}`.t"))
+    operations = Counter(value["op"] for r in rig.pipeline.records("t") if (value := payload(r.value)) is not None)
+    assert operations["u"] == 2 and operations["d"] == 1 and operations["r"] >= count
