@@ -111,9 +111,16 @@ def test_from_the_empty_page_to_a_finished_ad_hoc_snapshot(
     browser.picture(pictures / "page-pipeline.png")
     for name, width, height in (("narrow", 420, 1600), ("wide", 1440, 900)):
         browser.size(width, height)
-        assert browser.run("document.documentElement.scrollWidth") <= width, name
-        browser.picture(pictures / f"page-{name}.png")
+        for scheme in ("light", "dark"):
+            browser.color_scheme(scheme)
+            site.open(PAGE)
+            browser.wait_for("document.querySelector('#history svg') && document.querySelector('#tables .chip.good')")
+            browser.wait_for(f"document.documentElement.dataset.theme === '{scheme}'")
+            assert browser.run("document.documentElement.scrollWidth") <= width, name
+            browser.picture(pictures / f"page-{name}-{scheme}.png")
+    browser.color_scheme("light")
     browser.size(1180, 760)
+    site.open(PAGE)
 
     browser.click("[data-kind=adhoc_snapshot]")
     browser.wait_for("document.activeElement && document.querySelector('dialog').open")

@@ -46,7 +46,7 @@ export function showPipeline(page, conn) {
 
   async function history() {
     const found = await page.get(path("/history"));
-    const state = `${found.points.length} ${found.points.at(-1)?.at_ms} ${Math.floor(found.at_ms / 60000)}`;
+    const state = `${found.points.length} ${found.points.at(-1)?.at_ms} ${Math.floor(found.at_ms / 60000)} ${window.innerWidth}`;
     if (state === plotted) return;
     plotted = state;
     parts.history.replaceChildren(h("h2", {}, "The last day"), plots(found));
