@@ -15,7 +15,6 @@ from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import (
     left_differences,
     most_different,
     position_text,
-    tables_by_position,
     unknown_by_reason,
 )
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode
@@ -34,8 +33,6 @@ MAX_TABLE_LINES = 50
 """Tables with differences that have a line of counts."""
 MAX_DETAILED_TABLES = 20
 """Tables with differences that have examples."""
-MAX_POSITIONS = 20
-"""Positions that have a line."""
 _MAX_NAME_LENGTH = 48
 _MAX_SHOWN_NAMES = 5
 _COLUMN_KINDS = (DifferenceKind.MISSING, DifferenceKind.GHOST, DifferenceKind.DIFFERING)
@@ -60,7 +57,7 @@ def report_text(result: VerifyResult) -> str:
         for verdict in different[:MAX_DETAILED_TABLES]:
             lines += ["", *_details(verdict, result.earlier)]
         lines += _omitted(different, MAX_DETAILED_TABLES, " without examples here")
-    lines += ["", *_totals(totals, result), *_positions(result)]
+    lines += ["", *_totals(totals, result)]
     lines += [line for reason, tables in unknown_by_reason(result).items() for line in _not_judged(reason, tables)]
     return "\n".join([*lines, *_wrap(f"what to do: {step}", "")] if (step := next_step(result)) else lines)
 
@@ -235,16 +232,6 @@ def _totals(totals: VerdictTotals, result: VerifyResult) -> Iterator[str]:
         yield from _wrap(f"repaired: {counts_text(totals.repaired)}", "")
     elif totals.findings and result.request.repair is RepairMode.DRY_RUN:
         yield "nothing was repaired: it was a dry run"
-
-
-def _positions(result: VerifyResult) -> Iterator[str]:
-    tables = tables_by_position(result)
-    if len(tables) < 2:
-        return
-    for offset, names in list(tables.items())[:MAX_POSITIONS]:
-        yield from _wrap(f"at {offset.file}:{offset.pos}: {_plural(len(names), 'table')} ({_names(names)})", "")
-    if len(tables) > MAX_POSITIONS:
-        yield f"and {len(tables) - MAX_POSITIONS:,} more positions, which are in the JSON report"
 
 
 def _not_judged(reason: str, tables: Sequence[str]) -> Iterator[str]:

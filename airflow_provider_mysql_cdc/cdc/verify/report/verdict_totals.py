@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
+from airflow_provider_mysql_cdc.cdc.model.offset import file_number
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
     DifferenceKind,
     TableVerdict,
@@ -116,17 +116,10 @@ def left_to_repair(verdict: TableVerdict) -> int:
     return max(0, sum(left_differences(verdict).values()) - verdict.lasting)
 
 
-def tables_by_position(result: VerifyResult) -> dict[BinlogOffset, list[str]]:
-    """Return the positions at which tables were compared, in the order of the binlog, with the tables' names."""
-    tables: dict[BinlogOffset, list[str]] = {}
-    for verdict in result.tables:
-        tables.setdefault(verdict.offset or result.offset, []).append(verdict.table)
-    return {offset: tables[offset] for offset in sorted(tables, key=lambda each: (file_number(each.file), each.pos))}
-
-
 def position_text(result: VerifyResult) -> str:
     """Return the position at which tables were compared, or the first and the last one."""
-    positions = list(tables_by_position(result)) or [result.offset]
+    compared = {verdict.offset or result.offset for verdict in result.tables} or {result.offset}
+    positions = sorted(compared, key=lambda offset: (file_number(offset.file), offset.pos))
     first, last = (f"{offset.file}:{offset.pos}" for offset in (positions[0], positions[-1]))
     return first if len(positions) == 1 else f"{len(positions):,} positions from {first} to {last}"
 
