@@ -9,7 +9,6 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import write_batch
-from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import OPENED
 from airflow_provider_mysql_cdc.cdc.incremental.window_task import open_window_view
@@ -27,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import (
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import COMPARE, NEXT_PART, VerifyInputs
 from airflow_provider_mysql_cdc.cdc.verify.views.replica import connect_views
 from airflow_provider_mysql_cdc.cdc.verify.views.time_limit import time_limit
+from airflow_provider_mysql_cdc.cdc.verify.views.view_batch import written_before_error
 
 
 def run_verify_task(index: int, arguments: StageArguments[VerifyInputs]) -> Iterator[Block]:
@@ -45,12 +45,7 @@ def run_verify_task(index: int, arguments: StageArguments[VerifyInputs]) -> Iter
             state = write_batch(cfg, index, sink, channel, plan, inputs.writer).state
         COMPARE.arrive(channel)
         if state is None:
-            raise StateError(
-                "a task does not know the structures at the position of the verification",
-                why="an earlier attempt of it had written its part of the batch",
-                remedy="run the task again",
-                retriable=True,
-            )
+            raise written_before_error("the verification")
         tables = compared_tables(cfg, inputs.tables, state.tables)
         with time_limit(cfg, conn):
             of_task = TaskTables(cfg, plan, channel, inputs, tables)

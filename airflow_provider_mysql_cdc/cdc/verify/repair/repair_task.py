@@ -10,7 +10,6 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import WriterInputs
-from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import CompiledTable, KeyRangeReader, RangeUnreadable
 from airflow_provider_mysql_cdc.cdc.incremental.window_task import open_window_task
@@ -38,6 +37,7 @@ from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import (
     tables_by_topic,
 )
 from airflow_provider_mysql_cdc.cdc.verify.views.time_limit import time_limit
+from airflow_provider_mysql_cdc.cdc.verify.views.view_batch import written_before_error
 
 MAX_KEYS = 200
 """Keys of one stretch: one SELECT and one Kafka transaction."""
@@ -103,12 +103,7 @@ def run_repair_task(index: int, arguments: StageArguments[RepairInputs]) -> Repa
     """
     with open_window_task(index, arguments, arguments.inputs.writer) as reader:
         if reader is None:
-            raise StateError(
-                "a task does not know the structures at the position of the repair",
-                why="an earlier attempt of it had written its part of the batch",
-                remedy="run the task again",
-                retriable=True,
-            )
+            raise written_before_error("the repair")
         with time_limit(reader.cfg, reader.conn):
             return RepairTask(reader, arguments.inputs).run()
 

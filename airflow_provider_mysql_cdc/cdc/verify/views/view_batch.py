@@ -53,6 +53,16 @@ def view_error(of_what: str, unavailable: WatermarkUnavailable) -> CdcError:
     return type(cause)(what, where=where, why=why, remedy=remedy, retriable=cause.can_retry)
 
 
+def written_before_error(of_what: str) -> StateError:
+    """Return the error of a task that has read nothing: an earlier attempt of it has written its part of the batch."""
+    return StateError(
+        f"a task does not know the structures at the position of {of_what}",
+        why="an earlier attempt of it had written its part of the batch",
+        remedy="run the task again",
+        retriable=True,
+    )
+
+
 class ViewBatch:
     """Lead the batch that ends where the tasks open their views.
 
