@@ -337,7 +337,8 @@ class VerifyRound:
                 return versions
             scans = read_incremental_state(ledger)
             ad_hoc, since_ms = ad_hoc_views(scans), max(view["ts_ms"], scans.complete_since_ms)
-            known = {n: KnownViews(offset.file, offset.pos, view["ts_ms"], since_ms, ad_hoc.get(n, ())) for n in names}
+            place = offset.file, offset.pos, view["ts_ms"], since_ms
+            known = {n: KnownViews(*place, tuple(ad_hoc.get(n, ()))) for n in names}
             return {name: replace(each, views=known[name]) for name, each in versions.items()}
         view_ts = None if view is None else view.get("commit_ts")
         return {name: each.without_places(view_ts) for name, each in versions.items()}

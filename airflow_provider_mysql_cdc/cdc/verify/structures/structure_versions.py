@@ -10,25 +10,22 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, moves_back
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Record
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, matching_name
 from airflow_provider_mysql_cdc.cdc.schema.history import read_history
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay
-from airflow_provider_mysql_cdc.cdc.schema.stored_structure import read_structure, structure_json
 from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import column_renames
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import Row
 from airflow_provider_mysql_cdc.cdc.verify.read.source_place import place_order
 
 NOWHERE = (1 << 64) - 1
 """A place behind all others."""
-_FLAGS = ("one_binlog", "moved_back", "described_once", "read_again")
 _MAY_RENAME = re.compile(r"\b(?:RENAME|CHANGE)\b", re.IGNORECASE)
 _DROPS_AND_ADDS = re.compile(r"\bDROP\b.*\bADD\b|\bADD\b.*\bDROP\b", re.IGNORECASE | re.DOTALL)
 
@@ -50,25 +47,6 @@ class StructureVersion:
     generation: int = 0
     renamed: tuple[tuple[str, str], ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "position": self.position.to_json(),
-            "table": structure_json(self.table),
-            "generation": self.generation,
-            "renamed": [list(pair) for pair in self.renamed],
-        }
-
-    @classmethod
-    def from_record(cls, record: Members) -> StructureVersion:
-        """Read what ``to_json`` wrote."""
-        return cls(
-            BinlogOffset.from_json(record.object("position")),
-            read_structure(record.object("table")),
-            record.integer("generation"),
-            tuple((new, old) for new, old in record.values("renamed")),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class KnownViews:
@@ -88,7 +66,7 @@ class KnownViews:
     pos: int
     ts_ms: int
     since_ms: int
-    ad_hoc: Sequence[tuple[int, int]] = ()
+    ad_hoc: tuple[tuple[int, int], ...] = ()
 
     @property
     def place(self) -> tuple[str, int, int]:
@@ -120,7 +98,7 @@ class KnownViews:
 
 
 @dataclass(frozen=True, slots=True)
-class TableVersions:
+class TableVersions(Record):
     """Hold the structures that a table has had.
 
     Args:
@@ -159,38 +137,6 @@ class TableVersions:
             key_ids=self.key_ids,
             read_again=self.read_again,
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        views = self.views
-        return {
-            "versions": [version.to_json() for version in self.versions],
-            "one_binlog": self.one_binlog,
-            "view_ts": self.view_ts,
-            "moved_back": self.moved_back,
-            "began_ms": self.began_ms,
-            "described_once": self.described_once,
-            "read_again": self.read_again,
-            "key_ids": sorted(self.key_ids),
-            "views": None if views is None else [*views.place, views.since_ms, *map(list, views.ad_hoc)],
-            "unplaced": [version.to_json() for version in self.unplaced],
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> TableVersions:
-        """Read what ``to_json`` wrote."""
-        record = Members(dict(data))
-        versions, unplaced = (
-            tuple(map(StructureVersion.from_record, record.objects(name))) for name in ("versions", "unplaced")
-        )
-        view_ts, began_ms = map(record.integer_or_none, ("view_ts", "began_ms"))
-        views = None
-        if data["views"] is not None:
-            file, pos, ts_ms, since_ms, *ad_hoc = data["views"]
-            views = KnownViews(file, pos, ts_ms, since_ms, [(first, last) for first, last in ad_hoc])
-        one_binlog, moved_back, once, again = map(record.flag, _FLAGS)
-        facts = moved_back, views, unplaced, began_ms, once, frozenset(record.values("key_ids")), again
-        return cls(versions, one_binlog, view_ts, *facts)
 
 
 def read_versions(

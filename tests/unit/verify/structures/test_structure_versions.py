@@ -155,7 +155,7 @@ def test_a_description_at_an_earlier_place_says_that_the_stream_was_moved_back()
 
 def test_a_view_that_the_ledger_would_know_is_of_other_hands_if_it_does_not() -> None:
     """It knows the last snapshot's and those of ad-hoc ones, and none of earlier snapshots."""
-    known = KnownViews("b.000001", 500, 7_000, 7_000, [(9_001, 9_005)])
+    known = KnownViews("b.000001", 500, 7_000, 7_000, ((9_001, 9_005),))
     found = replace(versions(statement(100, CREATE)), views=known)
     assert TableVersions.from_json(found.to_json()) == found
     views = found.views
@@ -179,7 +179,7 @@ def test_a_row_that_no_first_view_has_shown_may_have_been_in_the_topic() -> None
     reads = [replace(event(pos), op=op) for pos, op in ((100, "r"), (100, "c"), (150, "r"))]
     assert [written(once).reads_again(each) for each in reads] == [False, False, True]
     assert [written(twice).reads_again(each) for each in reads] == [True, False, True]
-    ad_hoc = replace(once, views=KnownViews("b.000001", 100, 1, 1, [(5, 5)]))
+    ad_hoc = replace(once, views=KnownViews("b.000001", 100, 1, 1, ((5, 5),)))
     of_ad_hoc = replace(reads[0], source=reads[0].source | {"ts_ms": 5})
     assert [written(ad_hoc).reads_again(each) for each in (of_ad_hoc, reads[0])] == [True, False]
     until = BinlogOffset("b.000001", 9999, None, OTHER)
