@@ -95,7 +95,7 @@ def require_clean(pipeline: Pipeline, *, rows: int, unknown: tuple[str, ...] = (
     ]
     assert others == [] and result.verdict == "equal"
     assert sum(v.rows for v in result.tables) == rows
-    assert sum(v.partial_rows for v in result.tables) == 0
+    assert sum(v.unjudged for v in result.tables) == 0
 
 
 def require_found(pipeline: Pipeline, root: Any, *tables: str, where: str) -> None:

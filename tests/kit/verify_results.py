@@ -19,7 +19,6 @@ ORDERS = TableVerdict(
     findings={DifferenceKind.DUPLICATE: 2, DifferenceKind.MISSING: 1, DifferenceKind.DIFFERING: 3},
     columns={"total": 1, "item": 3},
     repaired={DifferenceKind.MISSING: 1},
-    partial_rows=3,
     unknown=("the topic was compacted",),
     examples=(
         Example(DifferenceKind.MISSING, {"id": 1}, (), {"id": 1, "total": "2"}, None, ""),

@@ -106,7 +106,6 @@ def _verdict(compared: ComparedTable, comparison: TopicComparison, request: Veri
         records=counts.events,
         findings=findings,
         columns=counts.columns if DifferenceKind.DIFFERING in findings else {},
-        partial_rows=counts.partial,
         unjudged=_unjudged_number(counts, unjudged),
         unknown=(
             *_unknown_sentences(counts, unjudged),

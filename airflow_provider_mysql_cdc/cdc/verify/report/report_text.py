@@ -191,8 +191,6 @@ def _details(verdict: TableVerdict, earlier: Mapping[str, int]) -> Iterator[str]
     if verdict.columns:
         columns = sorted(verdict.columns.items(), key=lambda item: (-item[1], item[0]))
         facts.append("columns that differ: " + ", ".join(f"{printable(name)} {count:,}" for name, count in columns))
-    if verdict.partial_rows:
-        facts.append(f"{_plural(verdict.partial_rows, 'row')} compared without values that the last event does not say")
     if verdict.table in earlier:
         facts.append(f"found by an earlier run, {time_text(earlier[verdict.table])}, and not judged again since")
     yield from _wrap("; ".join(facts), "  ")

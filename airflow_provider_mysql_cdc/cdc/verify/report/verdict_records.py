@@ -6,8 +6,8 @@ ones that have not looked at all of it, in a smaller sample for example; of them
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VERIFY_DONE_PREFIX, VERIFY_KEY, VERIFY_TABLE_PREFIX
@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import decode, encode
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, record_location
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Record, record_location
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 from airflow_provider_mysql_cdc.cdc.verify.report.hidden_values import hide_values
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import left_differences
@@ -66,8 +66,8 @@ def verdict_values(
     for verdict in result.tables:
         kept = _RunVerdict(verdict, result.run, result.ended_ms, result.request.sample_percent, result.request.history)
         stored = _stored(ledger, verdict.table)
-        earlier = [each.to_json() for each in stored if each.run != result.run and not kept.covers(each)]
-        yield VERIFY_TABLE_PREFIX + verdict.table, kept.to_json() | {"earlier": earlier}
+        earlier = [each for each in stored if each.run != result.run and not kept.covers(each)]
+        yield VERIFY_TABLE_PREFIX + verdict.table, _TableVerdicts((*earlier, kept)).to_json()
     yield VERIFY_KEY, result.summary_json()
     for key in done_keys(ledger, except_run="" if over else result.run):
         yield key, None
@@ -86,14 +86,8 @@ def read_verify_result(ledger: LedgerState, run: str = "") -> VerifyResult | Non
     summary = ledger.other_records.get(VERIFY_KEY)
     if summary is None or (run and summary["run"] != run):
         return None
-    verdicts = {}
-    for table, value in sorted(ledger.verdicts.items()):
-        with record_location(f"key {VERIFY_TABLE_PREFIX}{table}"):
-            verdict = decode(value)
-            if verdict["run"] == summary["run"]:
-                verdicts[table] = verdict
-    with record_location(f"key {VERIFY_KEY}"):
-        return VerifyResult.from_json({**summary, "tables": verdicts, "earlier": {}})
+    last = [_stored(ledger, table)[-1] for table in sorted(ledger.verdicts)]
+    return _result_of(summary, [each for each in last if each.run == summary["run"]])
 
 
 def read_last_verdicts(ledger: LedgerState) -> VerifyResult | None:
@@ -105,17 +99,17 @@ def read_last_verdicts(ledger: LedgerState) -> VerifyResult | None:
     summary = ledger.other_records.get(VERIFY_KEY)
     if summary is None:
         return None
-    verdicts, earlier = {}, dict[str, int]()
-    for table, value in sorted(ledger.verdicts.items()):
-        with record_location(f"key {VERIFY_TABLE_PREFIX}{table}"):
-            record = decode(value)
-            # Of the verdicts that have left the most open the last one counts.
-            verdict = max([record, *reversed(record["earlier"])], key=lambda each: each["left_open"])
-            verdicts[table] = verdict
-            if verdict["run"] != summary["run"]:
-                earlier[table] = verdict["ended_ms"]
+    # Of the verdicts that have left the most open the last one counts.
+    by_table = (reversed(_stored(ledger, table)) for table in sorted(ledger.verdicts))
+    return _result_of(summary, [max(each, key=lambda verdict: verdict.left_open) for each in by_table])
+
+
+def _result_of(summary: Mapping[str, Any], verdicts: Sequence[_RunVerdict]) -> VerifyResult:
+    """Return a result with these verdicts, of which some are of earlier runs."""
     with record_location(f"key {VERIFY_KEY}"):
-        return VerifyResult.from_json({**summary, "tables": verdicts, "earlier": earlier})
+        result = VerifyResult.from_json({**summary, "tables": {}, "earlier": {}})
+    earlier = {each.verdict.table: each.ended_ms for each in verdicts if each.run != result.run}
+    return replace(result, tables=tuple(each.verdict for each in verdicts), earlier=earlier)
 
 
 def done_keys(ledger: LedgerState, *, except_run: str = "") -> Iterator[str]:
@@ -131,7 +125,7 @@ def done_keys(ledger: LedgerState, *, except_run: str = "") -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _RunVerdict:
+class _RunVerdict(Record):
     """Hold the verdict of a run about a table, and how much of the table the run has looked at."""
 
     verdict: TableVerdict
@@ -155,35 +149,18 @@ class _RunVerdict:
         has_all = self.sample_percent >= earlier.sample_percent
         return has_all and (self.history or not HISTORY_DIFFERENCES & left)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        members = {
-            "run": self.run,
-            "ended_ms": self.ended_ms,
-            "sample_percent": self.sample_percent,
-            "history": self.history,
-            "left_open": self.left_open,
-        }
-        return members | self.verdict.to_json()
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> _RunVerdict:
-        """Read what ``to_json`` wrote."""
-        record = Members(data)
-        return cls(
-            TableVerdict.from_json(record),
-            record.text("run"),
-            record.integer("ended_ms"),
-            record.number("sample_percent"),
-            record.flag("history"),
-        )
+@dataclass(frozen=True, slots=True)
+class _TableVerdicts(Record):
+    """Hold the verdicts about a table that the ledger keeps, the earlier ones first."""
+
+    verdicts: tuple[_RunVerdict, ...]
 
 
-def _stored(ledger: LedgerState, table: str) -> list[_RunVerdict]:
+def _stored(ledger: LedgerState, table: str) -> tuple[_RunVerdict, ...]:
     """Return the verdicts that the ledger has about a table, the earlier ones first."""
     value = ledger.verdicts.get(table)
     if value is None:
-        return []
+        return ()
     with record_location(f"key {VERIFY_TABLE_PREFIX}{table}"):
-        record = decode(value)
-        return [_RunVerdict.from_json(each) for each in (*record["earlier"], record)]
+        return _TableVerdicts.from_json(decode(value)).verdicts

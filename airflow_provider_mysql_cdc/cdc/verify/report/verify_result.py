@@ -116,7 +116,6 @@ class TableVerdict(Record):
         findings: Number of differences of each kind; kinds without any are left out.
         columns: Number of differing rows by column.
         repaired: Number of differences that were repaired, by kind.
-        partial_rows: Rows whose last event does not say all values, and was compared without these.
         unknown: One sentence for each thing that cannot be judged, for example because the topic was compacted.
         examples: Examples, at most as many of each kind as were asked for.
         not_compared: Why the table was not compared, where it was not; ``unknown`` says more.
@@ -133,7 +132,6 @@ class TableVerdict(Record):
     findings: Mapping[DifferenceKind, Count] = field(default_factory=dict)
     columns: Mapping[str, Count] = field(default_factory=dict)
     repaired: Mapping[DifferenceKind, Count] = field(default_factory=dict)
-    partial_rows: Count = 0
     unknown: tuple[str, ...] = ()
     examples: tuple[Example, ...] = ()
     not_compared: NotCompared | None = None
