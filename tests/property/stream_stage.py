@@ -353,6 +353,7 @@ def _outside(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "describe_topics", _of_world("describe"), raising=False)
         patch.setattr(module, "describe_created", _of_world("describe_made"), raising=False)
     patch.setattr(topic_guard, "all_partition_counts", _of_world("counts"))
+    patch.setattr(topic_guard, "last_offsets_of_topics", _of_world("ends"))
 
 
 def _search(_: Any, conn: Any, wanted: Any, purged: Any, former_server: str) -> Any:

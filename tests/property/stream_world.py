@@ -122,6 +122,10 @@ class World:
         self.pause()
         return dict(self.partitions)
 
+    def ends(self, _: Any, topics: Mapping[str, Iterable[int]]) -> dict[str, dict[int, int]]:
+        """Stand in for ``sink.topics.last_offsets_of_topics``."""
+        return {topic: {p: len(self.kafka.logs.get((topic, p), ())) for p in of} for topic, of in topics.items()}
+
     def create(self, _: Any, specs: Mapping[str, TopicSpec]) -> None:
         """Stand in for ``sink.topics.ensure_topics``."""
         self.pause()
