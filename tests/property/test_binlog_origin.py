@@ -87,4 +87,3 @@ def test_a_file_without_its_format_is_named() -> None:
 def test_a_fingerprint_goes_with_its_file(mark: str | None, name: str) -> None:
     offset = BinlogOffset("binlog.000001", 4, None, "s", mark)
     assert offset.with_position(name, 9).origin == (mark if name == offset.file else None)
-    assert BinlogOffset.from_json(offset.to_json()) == offset

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
@@ -184,16 +183,6 @@ def test_no_record_grows_with_tables_and_key_ranges() -> None:
     ]
     assert len(records) == 1000 + 10_000 + 2
     assert max(map(len, records)) < 1_000_000 // 8
-
-
-DAMAGE: list[Any] = [None, 1, [], "x", {}, {"db": "shop"}, {"db": "a", "table": "b", "request": "r", "order": "1"}]
-
-
-@for_each("key", ["incremental/scan/0", "incremental/done/0/1", "incremental/request/a"])
-@for_each("value", DAMAGE, ids=str)
-def test_a_damaged_record_is_named(key: str, value: Any) -> None:
-    with pytest.raises(DamagedRecordError, match="incremental/"):
-        read_back({key: value})
 
 
 @given(st.data())

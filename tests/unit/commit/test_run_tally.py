@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.commit.run_tally import (
     taskless_run_id,
     unreported_tally,
 )
-from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, SinkConnectionError
+from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 from airflow_provider_mysql_cdc.cdc.operate import offset_from_ledger as following
@@ -191,15 +191,12 @@ def test_a_ledger_of_an_older_version_reports_nothing(drivers: Drivers) -> None:
     assert current_tally(drivers.job.read()) is None
 
 
-def test_counts_are_bounded_and_damage_is_named() -> None:
+def test_counts_are_bounded() -> None:
     many = {f"t{n}": n for n in range(MAX_COUNTS + 5)}
     tally = RunTally("a").add(PLANS[0], many, many)
     assert len(tally.counts) == len(tally.tables) == MAX_COUNTS
     assert sum(tally.counts.values()) == sum(many.values())
     assert OTHERS_LABEL in tally.tables
-    assert RunTally.from_json(tally.to_json()) == tally
-    with pytest.raises(DamagedRecordError, match="tables"):
-        RunTally.from_json({**tally.to_json(), "tables": {"d.t": -1}})
 
 
 # -- the stored offset follows -----------------------------------------------------------------------------------------
@@ -248,4 +245,3 @@ def test_a_run_began_when_its_first_batch_was_planned() -> None:
     first, second = replace(PLANS[0], created_ms=1_000), replace(PLANS[1], created_ms=2_000)
     tally = RunTally("a").add(first, {}, {}).add(second, {}, {})
     assert tally.started_ms == 1_000
-    assert RunTally.from_json(tally.to_json()) == tally

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import TAKEN_OVER_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, decode, encode
 from airflow_provider_mysql_cdc.cdc.drain.taken_over import TRANSACTION_END, RecordPlace, TakenOver, taken_over
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
-from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, ServerChangedError
+from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, NEW_KEY, TOMBSTONE, PartitionedRecord, SideRecord
@@ -103,9 +102,3 @@ def test_the_ledger_keeps_it() -> None:
     record = decode(encode(TAKEN.to_json()))
     assert taken_over(LedgerState(other_records={TAKEN_OVER_KEY: record})) == TAKEN
     assert taken_over(LedgerState()) is None
-
-
-@for_each("reached", [[1, 2, 3, 4, "5"], [1, 2, 3, 4, -5], "x"])
-def test_a_damaged_record_is_named(reached: object) -> None:
-    with pytest.raises(DamagedRecordError, match="reached"):
-        TakenOver.from_json(TAKEN.to_json() | {"reached": reached})

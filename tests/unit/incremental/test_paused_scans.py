@@ -96,12 +96,6 @@ def test_a_new_description_a_jump_and_another_form_count() -> None:
     assert found(scan=SCAN.restart()) == found(scan=SCAN.finish()) == {}
 
 
-def test_what_a_scan_rests_on_comes_back_from_its_record() -> None:
-    counts = {name: n for n, name in enumerate(("rows", "counted_rows", "first_view_ms", "last_view_ms"), 1)}
-    scan = replace(SCAN, **counts, chunk_size=7, surrogate_key="k", condition="c")  # type: ignore[arg-type]
-    assert TableScan.from_json(scan.to_json()) == scan
-
-
 @pytest.mark.req("INC-17")
 def test_the_form_is_what_decides_how_records_look() -> None:
     given = {

@@ -75,13 +75,6 @@ def test_writers_are_added_up_and_the_slowest_says_where_the_stream_is() -> None
     assert "last_event_ms" not in streaming
 
 
-def test_metrics_survive_the_ledger() -> None:
-    writer = WriterMetrics(StreamCounts(1, torn=2), EVENT, "u:7", "ALTER", 9, ("b.000001", 4), "u:1-7", True, 5, 6)
-    assert WriterMetrics.from_json(writer.to_json()) == writer
-    metrics = streaming_metrics([writer], ["d.t"], QueueLimits(1, 1), 7)
-    assert StreamMetrics.from_json(metrics.to_json()) == metrics
-
-
 @pytest.mark.req("MET-60")
 def test_a_driver_that_died_behind_its_batch_is_added_once_and_its_snapshot_is_not_the_next_runs() -> None:
     earlier = StreamMetrics(StreamCounts(created=10), {"SnapshotCompleted": True}, {"Connected": False}, {}, 1)

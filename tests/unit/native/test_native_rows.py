@@ -15,7 +15,7 @@ from kit.fake_kernel import FakeKernel, installed
 from kit.native_identity import TABLES
 
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
-from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
 from airflow_provider_mysql_cdc.cdc.decode import native_kernel, native_rows
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
@@ -32,7 +32,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 T = table(column("id", "INT", nullable=False), column("name", "VARCHAR", charset="utf8mb4"), key=("id",))
 MAP = table_map((wt.LONG, 0), (wt.VARCHAR, 80))
@@ -184,16 +184,12 @@ def test_dates_and_times_in_the_plan_for_the_kernel(kind: str, code: int, mode: 
     assert op is not None and (op.name, op.numbers) == wanted
 
 
-def test_what_the_kernel_decoded_is_in_marker_tally_and_log() -> None:
+def test_what_the_kernel_decoded_is_in_tally_and_log() -> None:
     offset, seven = BinlogOffset("binlog.000001", 4), NativeCounts(7, {"key_change": 2})
-    marker = Marker(1, 0, offset, offset, ResumePosition(offset), native=seven)
-    assert Marker.from_json(marker.to_json()) == marker
-    assert not {"native_rows", "native_declined"} & replace(marker, native=NativeCounts()).to_json().keys()
     tally = RunTally("r", native=NativeCounts(3, {"key_change": 1, "table": 1}))
     plan: Any = SimpleNamespace(kind="drain", epoch=1, start=offset, created_ms=1)
     added = tally.add(plan, {}, {}, seven)
     assert added.native == NativeCounts(10, {"key_change": 3, "table": 1})
-    assert RunTally.from_json(added.to_json()) == added
     text = "the native kernel decoded 10 rows, 4 row events left to Python (key change 3, table 1)"
     assert added.native.text() == text and NativeCounts().text() == ""
 

@@ -95,8 +95,3 @@ def test_another_server_does_not_keep_a_request_open_for_ever() -> None:
     moved = replace(moved, binlog=replace(moved.binlog, end_offset=end, files=(("b.000001", 60),)))
     again = asked(moved, replace(first, end=replace(first.end, gtids=None)))
     assert again is not None and again.end == end
-
-
-def test_a_request_survives_its_process() -> None:
-    request = DrainRequest(at(200), 5, frozenset({"b", "a"}))
-    assert DrainRequest.from_json(request.to_json()) == request

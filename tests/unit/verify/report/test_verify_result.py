@@ -98,7 +98,6 @@ def test_a_table_that_was_not_compared_is_neither_equal_nor_different(why: NotCo
     verdict = TableVerdict("a.b", "s.a.b", unknown=("the table was not compared: x",), not_compared=why)
     assert not verdict.equal and verdict.verdict != "equal" and not verdict.different
     assert not result(verdict, CUSTOMERS).equal and result(verdict, CUSTOMERS).verdict != "equal"
-    assert TableVerdict.from_json(verdict.to_json()) == verdict
     totals = count_verdicts(result(verdict, CUSTOMERS))
     assert (totals.tables, totals.different, totals.not_compared) == (2, 0, 1)
     summary = bounded_json(result(verdict, CUSTOMERS), 2)
