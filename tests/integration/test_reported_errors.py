@@ -58,13 +58,3 @@ def test_errors_before_and_after_a_batch_reach_the_run_that_submitted_it(
     outcome = carry_out(pipeline, silent)
     assert outcome.complete and outcome.error is None
     assert len(pipeline.records("t")) == 2
-
-
-def test_an_error_after_the_last_batch_is_reported(properties: dict[str, str], root: Any, database: str) -> None:
-    query = {"heartbeat.interval.ms": "1000", "heartbeat.action.query": "INSERT INTO no_such_table VALUES (1)"}
-    pipeline = Pipeline(properties | query, slots=1)
-    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES (1)")
-    assert pipeline.snapshot().complete
-    execute(root, f"INSERT INTO `{database}`.t VALUES (2)")
-    outcome = carry_out(pipeline, pipeline.prepare("drain").spec)
-    assert outcome.complete and outcome.error is not None and "heartbeat.action.query" in outcome.error.what

@@ -220,7 +220,7 @@ def test_of_a_table_that_shows_nothing_one_column_is_read(rule: dict[str, str]) 
     assert from_binlog(UNKEYED, rule, "secret", None) == (None, expected)
 
 
-@pytest.mark.req("COL-03", "COL-18")
+@pytest.mark.req("COL-03", "COL-18", "CFG-16")
 @pytest.mark.parametrize("read", READERS)
 def test_truncation_counts_utf16_units_and_leaves_keys_alone(read: Any) -> None:
     rule = {"column.truncate.to.3.chars": "db.t.*"}
@@ -230,7 +230,7 @@ def test_truncation_counts_utf16_units_and_leaves_keys_alone(read: Any) -> None:
     assert read(TWO, rule, "abcd", None) == ({"a": "abcd"}, {"a": "abc", "b": None})
 
 
-@pytest.mark.req("COL-04", "COL-18")
+@pytest.mark.req("COL-04", "COL-18", "CFG-17")
 @pytest.mark.parametrize("rule", [5, 0])
 def test_a_mask_hides_null_too(rule: int) -> None:
     mask = {f"column.mask.with.{rule}.chars": "db.t.b"}
@@ -239,7 +239,7 @@ def test_a_mask_hides_null_too(rule: int) -> None:
     assert from_text(TWO, mask, "1") == ({"a": "1"}, {"a": "1", "b": "*" * rule})
 
 
-@pytest.mark.req("COL-05", "COL-06", "COL-07", "COL-08")
+@pytest.mark.req("COL-05", "COL-06", "COL-07", "COL-08", "CFG-18")
 @pytest.mark.parametrize("read", READERS)
 def test_hashes_are_those_of_debezium(read: Any) -> None:
     """The first hash is one of the recording dml/columns; MySQL's column there has ten characters."""
@@ -262,7 +262,7 @@ def test_each_rule_has_an_algorithm_and_a_salt_of_its_own() -> None:
     assert shown["c"].startswith("3f8f28429ed13ed3c4164f6649346611") and len(shown["c"]) == 128
 
 
-@pytest.mark.req("COL-10")
+@pytest.mark.req("COL-10", "CFG-19")
 def test_the_second_kind_of_hash_is_that_of_salt_and_text() -> None:
     """The expected text is what ``printf peppervalue | sha256sum`` prints."""
     made = table(varchar("a"), column("b", "TEXT", charset="utf8mb4"), key=("a",))

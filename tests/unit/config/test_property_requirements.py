@@ -12,9 +12,7 @@ from kit.cases import for_each
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field
-from airflow_provider_mysql_cdc.cdc.model.column_rule import RuleKind
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
 
@@ -115,19 +113,6 @@ def test_a_property_has_its_default_and_takes_its_values(name: str, default: str
         assert text(config({name: value})[field_of(name)]) == value
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "means"),
-    [
-        pytest.param("snapshot.mode", "schema_only", "no_data", marks=pytest.mark.req("CFG-50")),
-        pytest.param("snapshot.mode", "schema_only_recovery", "recovery", marks=pytest.mark.req("CFG-50")),
-        pytest.param("sanitize.field.names", "true", "avro", marks=pytest.mark.req("CFG-65")),
-        pytest.param("sanitize.field.names", "false", "none", marks=pytest.mark.req("CFG-65")),
-    ],
-)
-def test_an_older_value_means_what_it_meant(name: str, given: str, means: str) -> None:
-    assert text(config({name: given})[field_of(name)]) == means
-
-
 @pytest.mark.req("CFG-65")
 @for_each(
     ("contract", "part", "means"),
@@ -153,26 +138,6 @@ def test_what_has_no_default_must_be_given(name: str) -> None:
     (found,) = ConnectorConfig.check({n: v for n, v in BASE.items() if n != name})
     assert found.name == name and found.fix
     assert text(config({name: "other"})[field_of(name)]) == "other"
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        pytest.param("column.truncate.to.5.chars", RuleKind.TRUNCATE, marks=pytest.mark.req("CFG-16")),
-        pytest.param("column.mask.with.5.chars", RuleKind.MASK, marks=pytest.mark.req("CFG-17")),
-        pytest.param("column.mask.with.0.chars", RuleKind.MASK, marks=pytest.mark.req("CFG-17")),
-        pytest.param("column.mask.hash.SHA-256.with.salt.abc", RuleKind.HASH, marks=pytest.mark.req("CFG-18")),
-        pytest.param("column.mask.hash.v2.SHA-256.with.salt.abc", RuleKind.HASH_V2, marks=pytest.mark.req("CFG-19")),
-    ],
-)
-def test_rules_for_columns_may_be_repeated(name: str, kind: RuleKind) -> None:
-    other = "column.mask.with.9.chars" if kind is not RuleKind.MASK else "column.truncate.to.9.chars"
-    cfg = config({name: "shop.orders.a,shop.orders.b.*", other: "shop.orders.z"})
-    for column in ("a", "bee"):
-        (rule,) = cfg.column_rules(TableId("shop", "orders"), column, "VARCHAR")
-        assert rule.kind is kind
-    assert cfg.column_rules(TableId("shop", "orders"), "c", "VARCHAR") == ()
-    assert len(cfg.column_rules(TableId("shop", "orders"), "z", "VARCHAR")) == 1
 
 
 @pytest.mark.parametrize(
