@@ -11,7 +11,7 @@ from kit.binlog_bytes import Dump, stream_of
 from kit.cases import for_each
 from kit.store_contract import START, plan
 
-from airflow_provider_mysql_cdc.cdc.binlog import position, stream
+from airflow_provider_mysql_cdc.cdc.binlog import position, purged_files, stream
 from airflow_provider_mysql_cdc.cdc.binlog.purged_files import PurgeLoss, ServerGtids, ServerState, purge_loss
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -177,3 +177,9 @@ def test_events_of_the_first_file_follow() -> None:
     with stream_of(dump.data, BinlogOffset("binlog.000012", 4)) as opened:
         opened._after = STORED
         assert len(list(opened.events(dump.offset()))) == len(dump.events)
+
+
+def test_an_offset_is_compared_with_the_first_file_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(purged_files, "purge_loss", lambda offset, first, gtids: first)
+    monkeypatch.setattr(ServerGtids, "read", lambda conn: None)
+    assert purged_files.loss_behind(None, START, [("b.5", 1), ("b.6", 1)]) == "b.5"  # type: ignore[comparison-overlap]

@@ -10,6 +10,7 @@ from kit.decode_builder import column, table
 
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType, wire_type
+from airflow_provider_mysql_cdc.cdc.decode.column_metadata import ColumnMetadata, type_fits
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
@@ -75,6 +76,12 @@ def test_what_fits_is_accepted(col: Any, code: int, meta: int) -> None:
 def test_another_type_length_or_precision_names_the_column(col: Any, code: int, meta: int) -> None:
     with pytest.raises(SchemaMismatchError, match=r"Column c of table db\.t"):
         check_table_map(table(col), announced((code, meta)))
+
+
+def test_a_vector_of_other_dimensions_is_another_type() -> None:
+    for dimension in (None, 3, 4):
+        announced_column = ColumnMetadata("v", 1, WireType(wt.VECTOR, 4), nullable=True, dimension=dimension)
+        assert type_fits(column("v", "VECTOR", length=3), announced_column) is (dimension != 4)
 
 
 def test_another_number_of_columns_is_refused() -> None:

@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
     RecordsLostError,
     RunInProgressError,
+    SchemaError,
     SourceConnectionError,
     StateError,
 )
@@ -357,3 +358,17 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
     markers[1] = replace(markers[1], epoch=epoch, done=done)
     with pytest.raises(RecordsLostError, match="lacks markers of batch 1: it has those of 1 of 2 writers"):
         run_batch(planned, job)
+
+
+def test_a_batch_behind_another_is_not_begun_where_the_history_was_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its structures are those of the batch before, and are not read from the topic."""
+
+    def lost(*_: Any) -> None:
+        raise SchemaError("the schema history is lost")
+
+    monkeypatch.setattr(one_batch, "begin_pinned_plan", lambda cfg, job, plan, *_: (LedgerState(), plan))
+    monkeypatch.setattr(one_batch, "unread_purged_line", lambda *_: "")
+    monkeypatch.setattr(one_batch, "require_recorded_history", lost)
+    job: Any = SimpleNamespace()
+    with pytest.raises(SchemaError, match="lost"):
+        one_batch.begin_batch(config(), job, plan(2, START, END), print, SchemaState(), offsets_checked=True)

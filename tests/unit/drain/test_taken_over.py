@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from kit.memory_job import config
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import TAKEN_OVER_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import MOVED_KEY, TAKEN_OVER_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, decode, encode
 from airflow_provider_mysql_cdc.cdc.drain.taken_over import TRANSACTION_END, RecordPlace, TakenOver, taken_over
@@ -16,6 +19,8 @@ from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partitio
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, NEW_KEY, TOMBSTONE, PartitionedRecord, SideRecord
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
+from airflow_provider_mysql_cdc.cdc.verify import verify_round
+from airflow_provider_mysql_cdc.cdc.verify.structures.structure_versions import TableVersions
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 START = BinlogOffset("b.000009", 100, f"{UUID}:1-5", UUID)
@@ -102,3 +107,14 @@ def test_the_ledger_keeps_it() -> None:
     record = decode(encode(TAKEN.to_json()))
     assert taken_over(LedgerState(other_records={TAKEN_OVER_KEY: record})) == TAKEN
     assert taken_over(LedgerState()) is None
+
+
+@pytest.mark.parametrize("key", [None, TAKEN_OVER_KEY, MOVED_KEY])
+def test_a_verification_knows_that_events_may_have_come_again(key: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connector that was killed writes again what it has not noted; so does a stream that was moved back."""
+    ledger = LedgerState(other_records={} if key is None else {key: {}})
+    context = SimpleNamespace(cfg=config(), job=SimpleNamespace(latest=lambda: ledger))
+    monkeypatch.setattr(verify_round, "read_versions", lambda *_: {"d.t": TableVersions(())})
+    read: Any = verify_round.VerifyRound._read_versions
+    found = read(SimpleNamespace(context=context), [], BatchPlan(1, "drain", START, UNTIL, 1))
+    assert found["d.t"].read_again is (key is not None)

@@ -117,3 +117,12 @@ def test_only_archives_that_were_packed_here_have_a_manifest(tmp_path: Path) -> 
     assert packed.read_manifest(tmp_path / "missing.tar.gz") is None
     other.write_bytes(b"no archive")
     assert packed.read_manifest(other) is None
+
+
+def test_the_packages_that_are_asked_for_are_packed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(more: list[str]) -> None:
+        raise ConfigError(f"asked for {more}")
+
+    monkeypatch.setattr(distributions, "required_distributions", refuse)
+    with pytest.raises(ConfigError, match=r"asked for .*mine"):
+        packed.pack(tmp_path / "e.tar.gz", more=["mine"])

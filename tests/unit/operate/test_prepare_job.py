@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.operate import prepare_drain as before_drain
 from airflow_provider_mysql_cdc.cdc.operate import prepare_snapshot as before_snapshot
+from airflow_provider_mysql_cdc.cdc.operate import snapshot_again
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 
@@ -240,3 +241,25 @@ def test_a_snapshot_during_another_run_is_refused_before_a_plan_is_stored(
     assert caught.value.can_retry and asked == [OWNER]
     after = rig.store.load()
     assert (after and after.pending) == (before and before.pending) and rig.resets == []
+
+
+def test_a_replica_that_lags_behind_the_stream_is_no_loss_of_changes(
+    stream: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever took it for one would skip changes, or read all tables anew."""
+
+    def lagging(*_: Any) -> None:
+        raise BinlogPurgedError("not executed yet", retriable=True)
+
+    for module in (before_snapshot, snapshot_again):
+        monkeypatch.setattr(module, "check_available", lagging)
+    monkeypatch.setattr(snapshot_again, "place_on_server", lambda cfg, conn, offset: offset)
+    needed = config(snapshot__mode="when_needed")
+    for look in (
+        lambda: before_snapshot._snapshot_required(needed, None, END, print),
+        lambda: before_snapshot.undrained_start(CFG, None, END, None, print),
+        lambda: before_snapshot._set_aside_purged(CFG, stream.store, OWNER, print, FOLLOWING),
+        lambda: snapshot_again._purged_reason(CFG, None, stream.state()),
+    ):
+        with pytest.raises(BinlogPurgedError, match="not executed yet"):
+            look()

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
-from airflow_provider_mysql_cdc.cdc.sink import client_errors, topics
+from airflow_provider_mysql_cdc.cdc.sink import client_errors, topic_permissions, topics
 from airflow_provider_mysql_cdc.cdc.sink.client_errors import ClientErrors
 
 
@@ -62,3 +62,11 @@ def test_a_broker_that_has_answered_before_may_take_long_to_come_back(monkeypatc
     with pytest.raises(SinkConnectionError):
         listed(monkeypatch, other)
     assert other.now < 20
+
+
+def test_a_broker_that_does_not_say_what_is_allowed_forbids_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = SimpleNamespace(authorized_operations=[SimpleNamespace(name="READ")])
+    answers = {"t": SimpleNamespace(authorized_operations=None), "u": read}
+    admin: Any = SimpleNamespace(describe_topics=lambda *_, **__: answers)
+    monkeypatch.setattr(topic_permissions, "await_result", lambda admin, answer, timeout_s: answer)
+    assert topic_permissions.allowed_operations(admin, ["t", "u"]) == {"u": frozenset({"READ"})}

@@ -90,6 +90,8 @@ def test_kinds_follow_the_definition() -> None:
         "BINARY 4": column("c", "CHAR", length=4, charset="binary", collation="binary"),
         "VARBINARY": column("c", "VARBINARY", length=9),
         "UNSIGNED": column("c", "BIGINT", unsigned=True),
+        "SIGNED": column("c", "INT"),
+        "YEAR": column("c", "YEAR"),
     }
     assert {name: kind_name(made) for name, made in named.items()} == {name: name for name in named}
     assert all(key_kind_of(name) is not None for name in named)
