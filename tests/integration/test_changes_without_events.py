@@ -199,3 +199,26 @@ def test_a_restart_that_empties_a_table_in_memory_is_counted(
         outcome = stream.drain()
         assert outcome is not None and outcome.complete
         assert unlogged(outcome.counts) == {"mem.größe": 1, "mem.a`b": 1}, stream.lines
+
+
+@pytest.mark.exhaustive
+@for_each(("version", "is_named"), [("8.0.15", True), ("9.7", False)])
+def test_a_foreign_key_whose_cascades_are_not_logged_is_named(
+    properties: dict[str, str], pool: Pool, version: str, is_named: bool
+) -> None:
+    with pool.lent(version) as server, server.connect() as conn:
+        tables = (
+            "par (id INT PRIMARY KEY)",
+            "chi (id INT PRIMARY KEY, p INT)",
+            "hidden_chi (id INT PRIMARY KEY, p INT)",
+        )
+        execute(conn, "CREATE DATABASE keys_db", *(f"CREATE TABLE keys_db.{table}" for table in tables))
+        own = {"database.include.list": "keys_db", "table.exclude.list": r".*\.hidden_.*"}
+        own["topic.prefix"] = f"{properties['topic.prefix']}-{version}"
+        stream = Pipeline(properties | server.properties() | own)
+        stream.snapshot()
+        key = "ADD FOREIGN KEY (p) REFERENCES keys_db.par (id) ON DELETE"
+        execute(conn, *(f"ALTER TABLE keys_db.{name} {key} CASCADE" for name in ("chi", "hidden_chi")))
+        stream.drain()
+        named = [line for line in stream.lines if "a foreign key that changes its rows by CASCADE or SET NULL" in line]
+        assert len(named) == is_named and all("gave keys_db.chi a foreign key" in line for line in named)

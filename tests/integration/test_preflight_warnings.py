@@ -232,8 +232,11 @@ def test_lists_that_match_nothing(account: dict[str, str], database: str) -> Non
         prepare_snapshot(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log)
     databases = f"{database},nowhere_at_all"
     lists = {"table.include.list": rf"{database}\.t,{database}\.orders_.*", "database.include.list": databases}
+    overrides = "snapshot.select.statement.overrides"
+    lists |= {overrides: f"{database}.T", f"{overrides}.{database}.T": "SELECT 1"}
     pipeline = Pipeline(account | lists)
     prepare_snapshot(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log)
+    assert any(f"{overrides} names what is no table: {database}.T" in line for line in pipeline.lines), pipeline.lines
     warned = [line for line in pipeline.lines if "match no" in line]
     assert len(warned) == 2
     assert rf"{database}\.orders_.*" in warned[0] and "match no table" in warned[0]

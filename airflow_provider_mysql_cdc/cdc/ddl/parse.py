@@ -34,6 +34,7 @@ MAX_LENGTH = 16 * 2**20
 """Characters of a statement that is read whole; columns and partitions of a table take a few MB at most, and parsing
 needs about fifty times as much memory."""
 _COMMENT_END = re.compile(r"\s*\*/", re.ASCII)
+_CASCADE = re.compile(r"\bREFERENCES\b.*\b(CASCADE|NULL)\b", re.IGNORECASE | re.DOTALL | re.ASCII)
 _STORED_PROGRAMS = frozenset(("PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "LIBRARY"))
 
 
@@ -281,3 +282,21 @@ _PARSERS_BY_VERB: dict[str, dict[str, StatementParser]] = {
     "USE": {"": _use_database},
     "SET": {"": _set_variables},
 }
+
+
+def has_cascades(sql: str, sql_mode: int) -> bool:
+    """Return whether a statement defines a foreign key with CASCADE or SET NULL, which changes rows of its table.
+
+    Args:
+        sql: Statement text.
+        sql_mode: Bits of sql_mode.
+    """
+    if _CASCADE.search(sql) is None or not is_ddl(sql, sql_mode):
+        return False
+    for _, tokens in split_statements(sql, sql_mode):
+        words = [token.upper for token in tokens]
+        for index in (i for i, word in enumerate(words) if word == "ON"):
+            event, *action = words[index + 1 : index + 4]
+            if event in ("DELETE", "UPDATE") and (action[:1] == ["CASCADE"] or action == ["SET", "NULL"]):
+                return True
+    return False

@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.touched_tables import TouchedTables
 from airflow_provider_mysql_cdc.cdc.drain.unlogged_reports import (
+    cascade_warnings,
     snapshot_signal,
     unlogged_notification,
     unlogged_warnings,
@@ -119,6 +120,9 @@ class DdlEffects:
         self.unread_tables.on_statement(previous_state, applied, changes, where, atomic=query.ddl_xid is not None)
         for line in unlogged_warnings(changes, query.sql, where):
             self.committer.note(line, once=True)
+        if not self.context.server.get("logs_cascades", 1):
+            for line in cascade_warnings(cfg, applied, query, where):
+                self.committer.note(line, once=True)
         for change in changes:
             self.output.counts.add_unlogged_change(str(change.table))
             notification = unlogged_notification(cfg, change, query.sql, where)

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.binlog.cascading_keys import NATIVE_KEYS_VARIABLE, logs_cascades
+from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import QueryEvent
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -75,13 +77,13 @@ def server_variables(conn: Any) -> dict[str, int]:
         conn: An open connection.
     """
     names = ("lower_case_table_names", "explicit_defaults_for_timestamp")
-    with conn.cursor() as cursor:
-        variables = ", ".join(f"@@global.{name}" for name in names)
-        cursor.execute(f"SELECT @@version, @@global.default_storage_engine, ({UTF8MB4_COLLATION}), {variables}")
-        version_text, engine, collation, *found = cursor.fetchone()
+    variables = ", ".join(f"@@global.{name}" for name in names)
+    sql = f"SELECT @@version, @@global.default_storage_engine, ({UTF8MB4_COLLATION}), {variables}"
+    ((version_text, engine, collation, *found),) = fetch_all(conn, sql)
+    foreign_keys = dict(fetch_all(conn, f"SHOW GLOBAL VARIABLES LIKE '{NATIVE_KEYS_VARIABLE}'"))
     values = dict(zip(names, map(int, found), strict=True))
     version, default = [int(number) for number in re.findall(r"\d+", str(version_text))[:3]], int(collation)
-    values["before_8"] = int(version < [8])
+    values["before_8"], values["logs_cascades"] = int(version < [8]), int(logs_cascades(foreign_keys))
     values["marks_atomic"] = int(version >= [8] and str(engine).upper() == "INNODB")
     values["utf8mb4_after_collate"] = default if version <= _LAST_CHARSET_CLAUSE_WINS else 0
     return values | {"default_collation_for_utf8mb4": default}

@@ -7,8 +7,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import QueryEvent
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult
+from airflow_provider_mysql_cdc.cdc.ddl.parse import has_cascades
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.signals import notification_record
 from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType
@@ -43,6 +46,26 @@ def unlogged_warnings(changes: Sequence[UnloggedChange], sql: str, where: str) -
     if more := changes[_MAX_LINES:]:
         tables = f"rows of {len(more)} more tables"
         yield f"WARNING: {tables} were changed without row events by a statement at {where}. {end}"
+
+
+def cascade_warnings(cfg: ConnectorConfig, applied: DdlResult, query: QueryEvent, where: str) -> Iterator[str]:
+    """Yield the lines of the log about foreign keys whose changes of rows the server does not log.
+
+    Args:
+        cfg: The connector's configuration.
+        applied: What the statement did.
+        query: The statement.
+        where: ``file:position`` of the statement.
+    """
+    altered = (change.id for change in applied.changes if change.kind in ("CREATE", "ALTER", "RENAME"))
+    for table in dict.fromkeys(altered):
+        if table is not None and cfg.captures(table) and has_cascades(query.sql, query.sql_mode or 0):
+            yield (
+                f"WARNING: a statement at {where} gave {table} a foreign key that changes its rows by CASCADE or SET "
+                "NULL, and the server writes no row events for these changes (before MySQL 9.6, and with "
+                "innodb_native_foreign_keys=ON). Delete and update the child rows by statements of their own, or read "
+                f"the table again with incremental snapshots. Statement: {_shorten(query.sql)}"
+            )
 
 
 def unlogged_notification(cfg: ConnectorConfig, change: UnloggedChange, sql: str, where: str) -> SideRecord | None:

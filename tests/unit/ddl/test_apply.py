@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.convert.connect_types import decimal_precisi
 from airflow_provider_mysql_cdc.cdc.convert.type_names import charset_name, declared_length, jdbc_type, type_expression
 from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult, apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.parse import has_cascades
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.schema_change import table_dict
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
@@ -726,3 +727,19 @@ GENERATED_KEY = "my_row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT /*!80023 INVI
 def test_a_generated_invisible_key_stays_first(definition: str, alter: str, expected: str) -> None:
     changed = table(f"CREATE TABLE t ({definition}, PRIMARY KEY (my_row_id))", f"ALTER TABLE t {alter}")
     assert " ".join(c.name for c in changed.columns) == expected
+
+
+@for_each(
+    ("sql", "found"),
+    [
+        ("CREATE TABLE c (p INT, FOREIGN KEY (p) REFERENCES t (id) ON DELETE CASCADE)", True),
+        ("alter table c add foreign key (p) references t (id) on update set null on delete restrict", True),
+        ("CREATE TABLE c (p INT, FOREIGN KEY (p) REFERENCES t (id) ON DELETE SET DEFAULT ON UPDATE NO ACTION)", False),
+        ("CREATE TABLE c (p INT COMMENT 'REFERENCES t ON DELETE CASCADE', at TIMESTAMP ON UPDATE NOW())", False),
+        ("ALTER TABLE c ADD FOREIGN KEY (p) REFERENCES t (id), ADD d INT NULL", False),
+        ("ALTER TABLE c ADD FOREIGN KEY (`ON`) REFERENCES t (id) ON", False),
+        ("CREATE TRIGGER r BEFORE INSERT ON c FOR EACH ROW SET @x = 'REFERENCES ON DELETE CASCADE'", False),
+    ],
+)
+def test_which_statements_define_foreign_keys_with_cascades(sql: str, found: bool) -> None:
+    assert has_cascades(sql, 0) is found
