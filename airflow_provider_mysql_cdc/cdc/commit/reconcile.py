@@ -32,7 +32,13 @@ from typing import Literal
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, LedgerMissingError, RecordsLostError, from_json
+from airflow_provider_mysql_cdc.cdc.errors import (
+    PREVENT_LOSS,
+    LedgerMismatchError,
+    LedgerMissingError,
+    RecordsLostError,
+    from_json,
+)
 from airflow_provider_mysql_cdc.cdc.model.offset import moves_back, same_position
 
 ReconcileAction = Literal["fresh", "resume", "finish-commit", "restore", "none"]
@@ -85,12 +91,23 @@ def reconcile(stored: StoredState | None, ledger: LedgerState | None, *, at_ms: 
 
 
 def _require_nothing_lost(ledger: LedgerState, plan: BatchPlan) -> None:
-    """Check that the newest plan has not ended because records were lost: only a person's decision ends that."""
-    error = ledger.outcome.get("error") if ledger.outcome is not None else None
-    if error is None or ledger.outcome is None or ledger.outcome["epoch"] != plan.epoch:
-        return
-    if isinstance(lost := from_json(error), RecordsLostError):
-        raise lost
+    """Check that no run has found lost records since a person's last decision, and that the newest plan is not lost.
+
+    The plan may be among what was lost, so its run's outcome and markers may be of a newer epoch.
+    """
+    outcome = ledger.outcome or {}
+    found = from_json(outcome["error"]) if outcome.get("error") and outcome["epoch"] >= plan.epoch else None
+    if isinstance(found, RecordsLostError):
+        raise found
+    newest = max((marker.epoch for marker in ledger.markers.values()), default=0)
+    if newest > plan.epoch:
+        raise RecordsLostError(
+            "the ledger has lost a plan that Kafka had confirmed",
+            where=f"ledger epoch {plan.epoch}, with a marker of epoch {newest}",
+            why="a broker that lacked the plan became the leader (unclean election, or a lost disk)",
+            remedy=f"{PREVENT_LOSS}. Then run DAG mysql_cdc_reset_offset with offset=stored (events of the batch may "
+            "come a second time), and mysql_cdc_verify with history=true",
+        )
 
 
 def _without_plan(stored: StoredState | None, ledger: LedgerState | None) -> Reconciliation:

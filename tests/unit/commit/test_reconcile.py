@@ -317,8 +317,16 @@ def test_a_run_that_found_lost_records_is_the_last_until_a_person_has_reset_the_
     outcome = {"epoch": SECOND.epoch, "error": lost.to_json(), "counts": {}}
     with pytest.raises(RecordsLostError, match="records are gone"):
         reconcile(pending(), ledger(SECOND, 2, outcome=outcome))
+    with pytest.raises(RecordsLostError, match="records are gone"):
+        reconcile(pending(), ledger(FIRST, 2, outcome=outcome))
     assert reconcile(pending(), ledger(SECOND, 2, outcome=outcome | {"error": None})).action == "finish-commit"
     other = SinkError("slow").to_json()
     assert reconcile(pending(), ledger(SECOND, 2, outcome=outcome | {"error": other})).action == "finish-commit"
     reset = replace(SECOND, epoch=SECOND.epoch + 1, kind="reset", start=END, end=END)
     assert reconcile(pending(), ledger(reset, 2, outcome=outcome, progress_end=8)).state.ledger_end == 8
+
+
+def test_markers_whose_plan_the_ledger_lacks_are_not_taken_for_a_batch_that_has_not_begun() -> None:
+    found = replace(ledger(FIRST, 2), markers={0: marker(FIRST, 0), 1: marker(FIRST, 1), 2: marker(SECOND, 2)})
+    with pytest.raises(RecordsLostError, match="ledger epoch 1, with a marker of epoch 2"):
+        reconcile(pending(), found)
