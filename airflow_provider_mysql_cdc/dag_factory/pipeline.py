@@ -34,6 +34,7 @@ USUAL_KINDS = tuple(kind for kind in KINDS if kind != "import_debezium")
 """Those that it has unless it says which."""
 
 BACKFILL_SETTINGS = frozenset({"tables", "column", "time_zone", "schedule"})
+MAX_TAG_LENGTH = 100
 OWN_DAG_ARGUMENTS = frozenset({"dag_id", "schedule", "params", "catchup", "max_active_runs", "default_args", "tags"})
 """Arguments of a DAG that a pipeline sets itself, or has an argument of its own for."""
 
@@ -136,13 +137,14 @@ def cdc_pipeline(
 
 
 def dag_tags(name: str, tags: str | Sequence[str]) -> list[str]:
-    """Return the tags of a DAG.
+    """Return the tags of a DAG, cut where they are longer than Airflow takes.
 
     Args:
         name: Of the pipeline or fleet.
         tags: Its own tags, or a single one.
     """
-    return [*dict.fromkeys((*TAGS, name, *([tags] if isinstance(tags, str) else tags)))]
+    given = (*TAGS, name, *([tags] if isinstance(tags, str) else tags))
+    return [*dict.fromkeys(tag[:MAX_TAG_LENGTH] for tag in given)]
 
 
 def check_dag_arguments(name: str, dag_arguments: Mapping[str, Any], *, what: str = "pipeline") -> None:

@@ -155,6 +155,8 @@ def test_arguments_of_the_dags_and_of_all_tasks_reach_them() -> None:
     assert made["shop_drain"].tags == {"mysql", "cdc", "kafka", "shop", "bank"}
     single = cdc_pipeline("shop", mysql_cdc_conn_id="mysql_shop", tags="bank", dags=["drain"])
     assert single["shop_drain"].tags == made["shop_drain"].tags
+    (long,) = cdc_pipeline("x" * 200, mysql_cdc_conn_id="mysql_shop", dags=["drain"]).values()
+    assert long.dag_id == f"{'x' * 200}_drain" and "x" * 100 in long.tags
     assert drain.pre_execute is not None
     assert made["shop_drain"].start_date == start
     assert pipeline(replica_conn_id="replica")["shop_verify"].get_task("verify").replica_conn_id == "replica"
@@ -234,7 +236,7 @@ ONE = "{mysql_cdc_conn_id: m, dags: [snapshot, adhoc_snapshot]}"
         (f"pipelines: {{a: {ONE}, a_adhoc: {ONE}}}", ["pipelines.a_adhoc: a_adhoc_snapshot", "the same id"]),
         (f"pipelines: {{on: {ONE}}}", ["pipelines.True", "YAML reads it as a bool", "quotes"]),
         (f"pipelines: {{'': {ONE}}}", ["pipeline : name", "it is ''"]),
-        (f"pipelines: {{{'x' * 101}: {{mysql_cdc_conn_id: m}}}}", ["pipelines.xxx", "cannot be longer than"]),
+        (f"pipelines: {{{'x' * 251}: {{mysql_cdc_conn_id: m}}}}", ["pipelines.xxx", "less than 250 characters"]),
         ("pipelines: {a: {mysql_cdc_conn_id: 3}}", ["pipeline a: mysql_cdc_conn_id", "it is 3"]),
         ("pipeline: {}", ["did you mean pipelines?"]),
         ("pipelines: {", ["cannot be read"]),
