@@ -79,7 +79,7 @@ class HistoryTopic(TypedDict):
     id: str | None
 
 
-class TopicEnds(TypedDict):
+class RecordedEnds(TypedDict):
     """Where a topic ended, by partition."""
 
     id: str
@@ -89,7 +89,7 @@ class TopicEnds(TypedDict):
 class EndsRecord(TypedDict):
     """Where topics ended behind a batch."""
 
-    topics: dict[str, TopicEnds]
+    topics: dict[str, RecordedEnds]
 
 
 class ReportedRun(TypedDict):
