@@ -31,9 +31,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from airflow_provider_mysql_cdc.cdc.avro import avro_source
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import full_bitmap
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText, EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.table_shape import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import RowEventDecoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
@@ -45,10 +44,10 @@ from airflow_provider_mysql_cdc.cdc.formats.avro_rows import (
     create_text_rows,
     snapshot_source,
 )
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import partition_of
+from airflow_provider_mysql_cdc.cdc.model.connection import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 
 WORDS = "alpha bravo charlie delta echo foxtrot golf hotel india juliett kilo lima mike november oscar papa"

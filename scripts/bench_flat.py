@@ -18,16 +18,16 @@ from bench_decode import ORDERS, ORDERS_MAP, WIDE, WIDE_MAP, measure_in_turns, o
 
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import full_bitmap
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.emit import source_block
 from airflow_provider_mysql_cdc.cdc.formats import table_options
-from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare
+from airflow_provider_mysql_cdc.cdc.formats.dead_letter import format_rows
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import TopicShare
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import create_ticdc_rows
-from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
+from airflow_provider_mysql_cdc.cdc.model.connection import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.ticdc import ticdc_source
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource

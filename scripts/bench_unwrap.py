@@ -19,11 +19,11 @@ from bench_decode import ORDERS, ORDERS_MAP, WIDE, WIDE_MAP, measure_in_turns, o
 
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import full_bitmap
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.emit import source_block
-from airflow_provider_mysql_cdc.cdc.formats import table_options, unwrapped_source
+from airflow_provider_mysql_cdc.cdc.formats import table_options, unwrapped_decoder
 from airflow_provider_mysql_cdc.cdc.formats.chain_writer import ChainWriter
 from airflow_provider_mysql_cdc.cdc.formats.unwrapped_rows import create_unwrapped_rows
 from airflow_provider_mysql_cdc.cdc.model.table import Table
@@ -83,7 +83,7 @@ class UnwrapPaths:
         assert unwrapped is not None
         self.ways: dict[str, tuple[Any, ...]] = {
             "events": (source_block.fill, block, decoders[0], nowhere),
-            "unwrapped": (unwrapped_source.fill, unwrapped[1], unwrapped[0], writer),
+            "unwrapped": (unwrapped_decoder.fill, unwrapped[1], unwrapped[0], writer),
             "by the chain": (source_block.fill, of_chain, decoders[1], writer),
         }
 

@@ -15,7 +15,6 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.debezium import stopped
 from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import offset_key, rest_document, with_offset
-from airflow_provider_mysql_cdc.cdc.debezium.connect_rest import ConnectRest
 from airflow_provider_mysql_cdc.cdc.debezium.export_connector import (
     ExportedStream,
     export_stream,
@@ -31,6 +30,7 @@ from airflow_provider_mysql_cdc.cdc.debezium.import_request import (
     import_connector,
 )
 from airflow_provider_mysql_cdc.cdc.debezium.sources import read_file, write_signals_read
+from airflow_provider_mysql_cdc.cdc.debezium.stopped import ConnectRest
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.replaced_file import replace_bytes
 from airflow_provider_mysql_cdc.commands.stream_options import (

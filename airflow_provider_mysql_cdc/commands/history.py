@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
-from airflow_provider_mysql_cdc.cdc.operate.trim_history import trim_history
+from airflow_provider_mysql_cdc.cdc.operate.schema_history import trim_history
 from airflow_provider_mysql_cdc.commands.stream_options import (
     add_stream_options,
     as_server,

@@ -17,14 +17,14 @@ from typing import TextIO
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.stored_record import VERSION_MEMBER
-from airflow_provider_mysql_cdc.cdc.operate.export_offsets import (
+from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
+from airflow_provider_mysql_cdc.cdc.operate.stored_offset import (
     PrefixLister,
     export_document,
     import_offsets,
     past_offsets,
     read_document,
 )
-from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.commands.stream_options import (
     add_stream_options,
     as_server,

@@ -104,7 +104,7 @@ def _require_no_settings(env: Mapping[str, str]) -> None:
 
 
 def _submit(env: Mapping[str, str], option: str) -> None:
-    from airflow_provider_mysql_cdc.hooks.spark_defaults import DEFAULT_CONF, JAVA_OPTIONS, with_defaults
+    from airflow_provider_mysql_cdc.hooks.spark_settings import DEFAULT_CONF, JAVA_OPTIONS, with_defaults
 
     conf = with_defaults(DEFAULT_CONF, cluster={}, requested={"spark.ui.enabled": "false"}, env=env)
     # The JVM logs a warning for each class that it cannot store.

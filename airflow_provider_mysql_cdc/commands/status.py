@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import TextIO
 
-from airflow_provider_mysql_cdc.cdc.metrics.metrics_file import write_metrics_file
+from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import write_metrics_file
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import StreamStatus, read_status
 from airflow_provider_mysql_cdc.commands.stream_options import add_which_stream, as_server, read_config
 

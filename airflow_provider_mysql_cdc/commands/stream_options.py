@@ -20,8 +20,8 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
 from airflow_provider_mysql_cdc.cdc.config import property_sources
-from airflow_provider_mysql_cdc.cdc.config.connect_document import connect_properties
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.property_names import connect_properties
 from airflow_provider_mysql_cdc.cdc.config.read_properties import canonical_name
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
@@ -201,8 +201,7 @@ def open_store(arguments: argparse.Namespace, prefix: str) -> OffsetStore:
         from airflow_provider_mysql_cdc.state.offset_database import sql_store
 
         return sql_store(arguments.offset_conn_id, prefix)
-    from airflow_provider_mysql_cdc.operators.offset_asset import DEFAULT_ASSET
-    from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
-    from airflow_provider_mysql_cdc.state.metadata_accessor import MetadataAccessor
+    from airflow_provider_mysql_cdc.operators.asset_events import DEFAULT_ASSET
+    from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore, MetadataAccessor
 
     return AssetOffsetStore(MetadataAccessor(arguments.asset or DEFAULT_ASSET), prefix)

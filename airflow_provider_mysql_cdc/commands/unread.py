@@ -9,7 +9,7 @@ import argparse
 import json
 from typing import TextIO
 
-from airflow_provider_mysql_cdc.cdc.operate.dismiss_unread import dismiss_unread, read_unread
+from airflow_provider_mysql_cdc.cdc.operate.reset_offset import dismiss_unread, read_unread
 from airflow_provider_mysql_cdc.commands.stream_options import add_which_stream, as_server, read_config
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
-from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import NOT_JUDGED_EXIT, exit_code, last_verification
+from airflow_provider_mysql_cdc.cdc.operate.settle import NOT_JUDGED_EXIT, exit_code, last_verification
 from airflow_provider_mysql_cdc.cdc.verify.report.report_text import report_text
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import VerifyResult
 from airflow_provider_mysql_cdc.commands.stream_options import add_which_stream, as_server, read_config

@@ -18,8 +18,7 @@ from airflow_provider_mysql_cdc.dag_factory.pipeline import (
     check_texts,
     dag_tags,
 )
-from airflow_provider_mysql_cdc.dag_factory.stream import Stream
-from airflow_provider_mysql_cdc.dag_factory.stream_dags import fleet_drain_dag
+from airflow_provider_mysql_cdc.dag_factory.stream_dags import Stream, fleet_drain_dag
 from airflow_provider_mysql_cdc.operators.dag_params import DEFAULT_ARGS, writers_param
 
 FLEET_KINDS = tuple(kind for kind in USUAL_KINDS if kind != "drain")

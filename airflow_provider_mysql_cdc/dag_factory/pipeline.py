@@ -11,9 +11,9 @@ from typing import Any
 from airflow.sdk import DAG
 
 from airflow_provider_mysql_cdc.cdc.errors import DAG_KINDS, ConfigError
-from airflow_provider_mysql_cdc.dag_factory.stream import Stream
 from airflow_provider_mysql_cdc.dag_factory.stream_dags import (
     TAGS,
+    Stream,
     adhoc_snapshot_dag,
     backfill_dag,
     drain_dag,

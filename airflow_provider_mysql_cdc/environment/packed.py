@@ -28,7 +28,7 @@ from typing import Any
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.environment import distributions, interpreter
+from airflow_provider_mysql_cdc.environment import interpreter
 from airflow_provider_mysql_cdc.environment.interpreter import Interpreter
 
 MANIFEST = "mysql-cdc-environment.json"
@@ -76,7 +76,7 @@ def pack(
     packed_interpreter = (
         interpreter.describe_interpreter(interpreter.find_interpreter(python)) if python else own_interpreter
     )
-    required = distributions.required_distributions(more)
+    required = interpreter.required_distributions(more)
     versions = {name: d.version for name, d in required.items()}
     manifest = {
         "package": __version__,
@@ -94,11 +94,11 @@ def pack(
             _copy(root, interpreter.interpreter_files(packed_interpreter))
         if packed_interpreter.is_compatible_with(own_interpreter):
             for distribution in required.values():
-                _copy(packages, distributions.installed_files(distribution))
+                _copy(packages, interpreter.installed_files(distribution))
         else:
             log(f"installing {len(required)} packages for Python {packed_interpreter.minor}")
             _install(packed_interpreter, packages, versions)
-        _copy(packages, distributions.own_files())
+        _copy(packages, interpreter.own_files())
         _write_launchers(root / "bin", packed_interpreter.minor, on_nodes)
         _compile(root, packed_interpreter, own_interpreter)
         _check_environment(root, packed_interpreter, on_nodes)

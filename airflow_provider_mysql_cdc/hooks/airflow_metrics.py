@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import Stats, conf
 
 if TYPE_CHECKING:
-    from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus
+    from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import SnapshotStatus
     from airflow_provider_mysql_cdc.cdc.operate.lag import Lag
 
 
@@ -51,7 +51,7 @@ def lag_gauges(lag: Lag) -> Iterator[Gauge]:
     Args:
         lag: The lag.
     """
-    from airflow_provider_mysql_cdc.cdc.metrics.wait_metrics import LAG_BATCH_AGE, LAG_BYTES, LAG_TRANSACTIONS
+    from airflow_provider_mysql_cdc.cdc.metrics.metric_table import LAG_BATCH_AGE, LAG_BYTES, LAG_TRANSACTIONS
 
     behind = lag.bytes is None or lag.bytes > 0
     age = lag.seconds if behind else 0.0
@@ -65,7 +65,7 @@ def snapshot_gauges(status: SnapshotStatus) -> Iterator[Gauge]:
     Args:
         status: Its status.
     """
-    from airflow_provider_mysql_cdc.cdc.metrics.wait_metrics import ADHOC_ROWS, ADHOC_TABLES_LEFT
+    from airflow_provider_mysql_cdc.cdc.metrics.metric_table import ADHOC_ROWS, ADHOC_TABLES_LEFT
 
     tables = status.tables.values()
     yield ADHOC_TABLES_LEFT, sum(table.state in ("waiting", "running") for table in tables)

@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 
 from airflow.providers.common.compat.sdk import conf
 
-from airflow_provider_mysql_cdc.cdc.config.converters import custom_classes
+from airflow_provider_mysql_cdc.cdc.config.column_rules import custom_classes
 from airflow_provider_mysql_cdc.cdc.config.property_sources import ResolvedProperties
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_mysql_cdc.connections import find_connection
 
 if TYPE_CHECKING:
-    from airflow_provider_mysql_cdc.cdc.debezium.connect_rest import ConnectRest
+    from airflow_provider_mysql_cdc.cdc.debezium.stopped import ConnectRest
 
 
 def connect_rest(conn_id: str) -> ConnectRest:
@@ -19,7 +19,7 @@ def connect_rest(conn_id: str) -> ConnectRest:
     Raises:
         ConfigError: It does not exist, is of another type, or has no address.
     """
-    from airflow_provider_mysql_cdc.cdc.debezium.connect_rest import ConnectRest
+    from airflow_provider_mysql_cdc.cdc.debezium.stopped import ConnectRest
 
     conn = find_connection(conn_id, "Kafka Connect", ("http", "generic"))
     host = conn.host or ""

@@ -116,7 +116,7 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         """
         from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
         from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, holds_secret
-        from airflow_provider_mysql_cdc.cdc.config.run_properties import check_run_properties
+        from airflow_provider_mysql_cdc.cdc.config.property_sources import check_run_properties
 
         if leaked := sorted(name for name in _without_blanks(properties or {}) if holds_secret(name)):
             raise ConfigError(
@@ -196,7 +196,7 @@ def mask_secrets(properties: Mapping[str, Any]) -> None:
     from airflow.sdk.log import mask_secret
 
     from airflow_provider_mysql_cdc.cdc.config.property_names import is_secret, salt_of
-    from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+    from airflow_provider_mysql_cdc.cdc.model.connection import Secret
 
     for name, value in properties.items():
         plain = value.reveal() if isinstance(value, Secret) else value

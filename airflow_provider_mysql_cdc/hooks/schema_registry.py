@@ -182,7 +182,7 @@ def check_registry(cfg: ConnectorConfig) -> tuple[bool, str]:
     Returns:
         Whether all registries answer, and a line for each.
     """
-    from airflow_provider_mysql_cdc.cdc.operate.check_registries import check_registries
+    from airflow_provider_mysql_cdc.cdc.operate.check_setup import check_registries
 
     results = check_registries(cfg)
     lines = [f"Schema registry: {reached or found[0].error}" for reached, found in results]

@@ -13,11 +13,11 @@ from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.common.compat.sdk import AirflowException, BaseHook
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.job.connect_settings import ConnectSettings
+from airflow_provider_mysql_cdc.cdc.job.job_spec import ConnectSettings
 from airflow_provider_mysql_cdc.cdc.model.job_names import CONNECT_VARIABLE
 from airflow_provider_mysql_cdc.connections import read_extra
-from airflow_provider_mysql_cdc.hooks.spark_defaults import connection_conf
 from airflow_provider_mysql_cdc.hooks.spark_python import DRIVER_PYTHON, EXECUTOR_PYTHON, choose_python
+from airflow_provider_mysql_cdc.hooks.spark_settings import connection_conf
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook
 
 SCHEME = "sc://"

@@ -15,16 +15,16 @@ from airflow.providers.common.compat.sdk import AirflowException, conf
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.connections import read_extra, require_type
-from airflow_provider_mysql_cdc.hooks import hadoop_credentials, kill_application, kubernetes_secret
-from airflow_provider_mysql_cdc.hooks.driver_output import DriverOutput, SparkApplication
-from airflow_provider_mysql_cdc.hooks.secret_settings import SecretSettings, secret_settings
-from airflow_provider_mysql_cdc.hooks.spark_defaults import (
+from airflow_provider_mysql_cdc.hooks import kill_application, kubernetes_secret, spec_delivery
+from airflow_provider_mysql_cdc.hooks.spark_python import choose_python, require_programs
+from airflow_provider_mysql_cdc.hooks.spark_settings import (
     DEFAULT_CONF,
+    SecretSettings,
     cluster_defaults,
     connection_conf,
+    secret_settings,
     with_defaults,
 )
-from airflow_provider_mysql_cdc.hooks.spark_python import choose_python, require_programs
 from airflow_provider_mysql_cdc.hooks.spec_delivery import (
     POD_NAME,
     YARN_TAGS,
@@ -34,6 +34,7 @@ from airflow_provider_mysql_cdc.hooks.spec_delivery import (
     pod_name,
     yarn_tag,
 )
+from airflow_provider_mysql_cdc.hooks.submission import DriverOutput, SparkApplication
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _MASTER = re.compile(r"local(\[[^\]]+\])?|yarn|(spark|mesos)://[^/]+:\d+(,.+)?|k8s://.+")
@@ -162,7 +163,7 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
             self.deploy_mode,
             str(data["namespace"] or ""),
             own_login=bool(data["keytab"] or data["principal"] or self._proxy_user),
-            token_files=self._driver_env.get(hadoop_credentials.TOKEN_FILE_VARIABLE, ""),
+            token_files=self._driver_env.get(spec_delivery.TOKEN_FILE_VARIABLE, ""),
         )
 
     def use_delivery(self, delivery: SpecDelivery) -> None:

@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.operators.common import merge_properties, parse_
 from airflow_provider_mysql_cdc.operators.task_error import NamedTaskError
 
 if TYPE_CHECKING:
-    from airflow_provider_mysql_cdc.cdc.operate.stream_alarms import AlarmLimits, StreamAlarm
+    from airflow_provider_mysql_cdc.cdc.operate.stream_report import AlarmLimits, StreamAlarm
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -100,7 +100,7 @@ class MySqlCdcStreamNotifier(BaseNotifier):  # type: ignore[misc]
         Args:
             context: Airflow's context.
         """
-        from airflow_provider_mysql_cdc.cdc.operate.stream_alarms import error_alarm, find_alarms
+        from airflow_provider_mysql_cdc.cdc.operate.stream_report import error_alarm, find_alarms
 
         found, limits = list(self._run_alarms(context)), self._limits()
         if limits.any:
@@ -113,7 +113,7 @@ class MySqlCdcStreamNotifier(BaseNotifier):  # type: ignore[misc]
 
     def _run_alarms(self, context: Any) -> Sequence[StreamAlarm]:
         """Return the alarm of a task that failed, or of a run that is late."""
-        from airflow_provider_mysql_cdc.cdc.operate.stream_alarms import StreamAlarm, error_alarm
+        from airflow_provider_mysql_cdc.cdc.operate.stream_report import StreamAlarm, error_alarm
 
         ti, raised = context.get("ti"), context.get("exception")
         if raised is not None:
@@ -129,7 +129,7 @@ class MySqlCdcStreamNotifier(BaseNotifier):  # type: ignore[misc]
         return []
 
     def _limits(self) -> AlarmLimits:
-        from airflow_provider_mysql_cdc.cdc.operate.stream_alarms import AlarmLimits
+        from airflow_provider_mysql_cdc.cdc.operate.stream_report import AlarmLimits
 
         lag, idle = (
             None if value is None else parse_seconds(value, name)

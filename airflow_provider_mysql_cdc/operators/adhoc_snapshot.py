@@ -12,11 +12,15 @@ from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.operators.common import generation_of
-from airflow_provider_mysql_cdc.operators.job_exception import is_other_run_error
-from airflow_provider_mysql_cdc.operators.task_error import TaskFailedError, TaskRetryError, airflow_error
+from airflow_provider_mysql_cdc.operators.task_error import (
+    TaskFailedError,
+    TaskRetryError,
+    airflow_error,
+    is_other_run_error,
+)
 
 if TYPE_CHECKING:
-    from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus
+    from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import SnapshotStatus
     from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
     from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
     from airflow_provider_mysql_cdc.operators.job_run import JobRun
@@ -54,8 +58,8 @@ class AdhocSnapshot:
         Raises:
             ConfigError: A table is not captured.
         """
-        from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import snapshot_status
-        from airflow_provider_mysql_cdc.cdc.operate import snapshot_request
+        from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import snapshot_status
+        from airflow_provider_mysql_cdc.cdc.operate import send_signal as snapshot_request
         from airflow_provider_mysql_cdc.cdc.operate.send_signal import send_signal
 
         run = self._run
@@ -90,7 +94,7 @@ class AdhocSnapshot:
             TaskFailedError: The deadline has passed.
             StateError: The snapshot was refused, stopped or aborted; or none of the tables that are left can be read.
         """
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import require_readable, snapshot_done
+        from airflow_provider_mysql_cdc.cdc.operate.send_signal import require_readable, snapshot_done
 
         result: dict[str, Any] = {}
         status = self._status()
@@ -113,8 +117,8 @@ class AdhocSnapshot:
         return {**result, "signal_id": self._signal_id, "state": status.state, "rows": rows}
 
     def _status(self) -> SnapshotStatus:
-        from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import snapshot_status
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger
+        from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import snapshot_status
+        from airflow_provider_mysql_cdc.cdc.operate.send_signal import peek_ledger
 
         return snapshot_status(peek_ledger(self._run.cfg), self._signal_id)
 

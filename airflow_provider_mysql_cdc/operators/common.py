@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.hooks.schema_registry import REGISTRY_CONN_ID
-from airflow_provider_mysql_cdc.operators.arguments import Properties, parse_properties, parse_text_map
+from airflow_provider_mysql_cdc.operators.arguments import (
+    OPENED_BY_AUTHOR,
+    Properties,
+    RunValues,
+    check_run_arguments,
+    expanded_names,
+    is_set,
+    parse_properties,
+    parse_text_map,
+)
 from airflow_provider_mysql_cdc.operators.extra_links import LinkedTaskMixin
-from airflow_provider_mysql_cdc.operators.run_arguments import OPENED_BY_AUTHOR, check_run_arguments, is_set
-from airflow_provider_mysql_cdc.operators.run_values import RunValues, expanded_names
 from airflow_provider_mysql_cdc.operators.task_error import airflow_error
 
 if TYPE_CHECKING:
@@ -158,7 +165,7 @@ def mask_spark_settings(settings: Any) -> None:
     """
     from airflow.sdk.log import mask_secret
 
-    from airflow_provider_mysql_cdc.hooks.secret_settings import holds_secret
+    from airflow_provider_mysql_cdc.hooks.spark_settings import holds_secret
 
     with contextlib.suppress(CdcError):
         for name, value in parse_text_map(settings, "conf").items():
@@ -183,7 +190,7 @@ REQUIRED_FIELDS = (
 class MaskedPropertiesMixin(LinkedTaskMixin):
     """Mask secrets in rendered properties before Airflow stores the rendered fields; a base class of operators.
 
-    It also notes which properties and arguments the run sets, as opposed to the author of the DAG (``run_values``).
+    It also notes which properties and arguments the run sets, as opposed to the author of the DAG (``arguments``).
 
     A template of a missing value renders as the text ``None``, which becomes None again. A mapped task is rendered by
     ``MappedOperator``, which calls only this method of the unmapped operator.

@@ -1,30 +1,150 @@
-"""Drivers that outlive the process of their task: start one, or follow the one that an earlier try has started."""
+"""The driver that a task has started or follows, also beyond its process, and how to end it."""
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException, conf
 
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook
 from airflow_provider_mysql_cdc.hooks.spec_delivery import deliver_spec
 from airflow_provider_mysql_cdc.hooks.submission import Submission
 from airflow_provider_mysql_cdc.operators.arguments import parse_bool
 from airflow_provider_mysql_cdc.operators.common import owner_of, run_key
-from airflow_provider_mysql_cdc.operators.driver_handle import DriverHandle
-from airflow_provider_mysql_cdc.operators.spark_job_actions import SparkJobActions
+from airflow_provider_mysql_cdc.operators.task_error import airflow_error
+from airflow_provider_mysql_cdc.triggers.task_state import UNFINISHED_STATES, state_of
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+
+
+class DriverHandle:
+    """Hold what is needed to end the driver of one try of a task.
+
+    Airflow calls ``on_kill`` from a signal handler, at any moment, and the task's code continues afterwards.
+
+    Attributes:
+        hook: The hook of the latest job that this try has submitted.
+        timed_out: Whether ``execution_timeout`` has passed; Airflow then calls ``on_kill`` while the task is running.
+        deadline_passed: Whether ``kill_at`` has ended the driver.
+        output_error: The error in the output of a driver that ran on its own.
+        kill_note: What to write into the task log when the task is killed.
+    """
+
+    def __init__(self) -> None:
+        self.hook: CdcSparkSubmitHook | None = None
+        self.killed = self.timed_out = self.deadline_passed = False
+        self.output_error: CdcError | None = None
+        self.kill_note = ""
+        self._submission: Submission | None = None
+        self._ti: Any = None
+
+    def follow(self, ti: Any, submission: Submission | None) -> None:
+        """Remember a driver that outlives this process.
+
+        Args:
+            ti: The task instance.
+            submission: What is known about the driver; None when there is no such driver.
+        """
+        self._ti, self._submission = ti, submission
+
+    def kill(self, log: Callable[..., None]) -> None:
+        """End the driver when the task was ended or its timeout has passed; otherwise leave it to the next try.
+
+        Airflow sends the same signal when a restarted scheduler has assigned the task to another try, when the worker
+        shuts down, and when the heartbeats of this process came too late. In these cases the task is unfinished.
+
+        Args:
+            log: Takes a line with its arguments.
+        """
+        detached = self._submission
+        if detached is not None and not self.timed_out and (state := state_of(self._ti)) in UNFINISHED_STATES:
+            log("The task is %s and not finished, so its driver keeps running and the next try follows it.", state)
+        else:
+            self.killed = True
+            if self.hook is not None:
+                self.hook.on_kill()
+            if detached is not None and self.hook is None:
+                detached.kill()
+        if self.kill_note:
+            log("%s", self.kill_note)
+
+    def raise_if_killed(self) -> None:
+        """Stop here when the task was killed.
+
+        Raises:
+            TaskRetryError: It was.
+        """
+        if self.killed:
+            raise airflow_error(
+                StateError(
+                    "the task was killed",
+                    remedy="run it again; it continues from the last committed marker",
+                    retriable=True,
+                )
+            )
+
+    def error(self) -> CdcError | None:
+        """Return the named error in the output of the driver on this host."""
+        return self.output_error or (self.hook.driver_error() if self.hook is not None else None)
+
+    @contextmanager
+    def kill_at(self, deadline: float) -> Iterator[None]:
+        """End the driver when the deadline passes inside.
+
+        Args:
+            deadline: In seconds of ``time.monotonic``; infinity for none.
+        """
+        if deadline == math.inf:
+            yield
+            return
+        timer = threading.Timer(max(0.0, deadline - time.monotonic()), self._pass_deadline)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _pass_deadline(self) -> None:
+        self.deadline_passed = True
+        if self.hook is not None:
+            self.hook.on_kill()
+
+
+@dataclass(frozen=True, slots=True)
+class SparkJobActions:
+    """Hold what only the operator can do for a job, because Airflow and the Spark provider call the operator.
+
+    Args:
+        application: Path of the Spark application.
+        name: Name of the Spark application.
+        new_hook: Makes the hook of the next job, which ``on_kill`` ends.
+        submit: Runs a job to its end with ``SparkSubmitOperator.execute``; returns the error it failed with.
+        should_defer: Returns whether to defer the task while the driver runs.
+        defer: Defers the task until the driver has ended, which raises ``TaskDeferred``; takes what is known about the
+            driver.
+    """
+
+    application: str
+    name: str
+    new_hook: Callable[[], CdcSparkSubmitHook]
+    submit: Callable[[JobSpec], Exception | None]
+    should_defer: Callable[[], bool]
+    defer: Callable[[Submission | None], None]
+
 
 DRIVER_POLL_S = 1.0
 """Seconds between two checks whether a driver holds its lock."""
@@ -78,7 +198,7 @@ class DetachedDriver:
 
     def _await_start(self, owner: str, earlier: Submission) -> None:
         """Wait for a driver of an earlier try, as long as it may be starting."""
-        from airflow_provider_mysql_cdc.cdc.operate.stream_drivers import server_time
+        from airflow_provider_mysql_cdc.cdc.operate.end_run import server_time
 
         # The source may be another server by now, whose clock may be slow; the wait still ends.
         began, age = time.monotonic(), 0.0 if earlier.on_this_host else max(0.0, server_time(self.cfgs) - earlier.at)
@@ -101,7 +221,7 @@ class DetachedDriver:
         Raises:
             TaskDeferred: The driver works.
         """
-        from airflow_provider_mysql_cdc.cdc.operate.stream_drivers import server_time
+        from airflow_provider_mysql_cdc.cdc.operate.end_run import server_time
 
         hook = self.spark.new_hook()
         with deliver_spec(spec, hook.driver_target) as delivery:
@@ -159,7 +279,7 @@ def end_earlier_driver(cfgs: Sequence[ConnectorConfig], context: Any, log: Calla
         context: Airflow's context.
         log: Takes a line with its arguments.
     """
-    from airflow_provider_mysql_cdc.cdc.operate.stream_drivers import end_runs
+    from airflow_provider_mysql_cdc.cdc.operate.end_run import end_runs
 
     try:
         end_runs(cfgs, owner_of(context), log)
@@ -264,6 +384,6 @@ def start_driver(hook: CdcSparkSubmitHook, application: str, output: str) -> sub
 
 
 def _is_driver_running(cfgs: Sequence[ConnectorConfig], owner: str) -> bool:
-    from airflow_provider_mysql_cdc.cdc.operate.stream_drivers import any_driver_running
+    from airflow_provider_mysql_cdc.cdc.operate.end_run import any_driver_running
 
     return any_driver_running(cfgs, owner)

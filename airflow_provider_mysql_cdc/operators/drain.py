@@ -10,8 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_provider_mysql_cdc.operators.arguments import parse_bool
 from airflow_provider_mysql_cdc.operators.common import parse_seconds
-from airflow_provider_mysql_cdc.operators.give_way import run_or_give_way
-from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
+from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun, run_or_give_way
 from airflow_provider_mysql_cdc.operators.spark_job_operator import MySqlCdcSparkOperator
 
 if TYPE_CHECKING:

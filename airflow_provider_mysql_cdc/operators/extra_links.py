@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.errors import DAG_KINDS, PACKAGE_DAGS, CdcEr
 from airflow_provider_mysql_cdc.operators.task_error import NamedTaskError, airflow_error
 
 if TYPE_CHECKING:
-    from airflow_provider_mysql_cdc.hooks.driver_output import SparkApplication
+    from airflow_provider_mysql_cdc.hooks.submission import SparkApplication
 
 SECTION = "mysql_cdc"
 PAGE = "/mysql-cdc/"

@@ -14,9 +14,8 @@ from airflow.providers.common.compat.sdk import AirflowSkipException, AirflowTas
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SinkConnectionError, from_json
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.hooks.submission import Submission
-from airflow_provider_mysql_cdc.operators.airflow_channel import LockedAccessor
 from airflow_provider_mysql_cdc.operators.arguments import parse_bool, reject_arguments
-from airflow_provider_mysql_cdc.operators.asset_events import StreamAssets
+from airflow_provider_mysql_cdc.operators.asset_events import LockedAccessor, StreamAssets, accessor_of
 from airflow_provider_mysql_cdc.operators.common import (
     mask_rendered,
     merge_properties,
@@ -32,9 +31,8 @@ from airflow_provider_mysql_cdc.operators.fleet_arguments import (
     check_stream_arguments,
     own_properties,
     reference_streams,
+    without_same_names,
 )
-from airflow_provider_mysql_cdc.operators.fleet_lineage import FleetLineageMixin
-from airflow_provider_mysql_cdc.operators.fleet_names import without_same_names
 from airflow_provider_mysql_cdc.operators.fleet_outcome import (
     FAILED,
     GAVE_WAY,
@@ -46,15 +44,11 @@ from airflow_provider_mysql_cdc.operators.fleet_outcome import (
     fleet_summary,
     outcome_table,
 )
-from airflow_provider_mysql_cdc.operators.fleet_run import FleetRun, FleetStream
+from airflow_provider_mysql_cdc.operators.fleet_run import FleetRun, FleetStream, StreamLog
 from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
-from airflow_provider_mysql_cdc.operators.metrics_output import PublishedStream, publishing_each
-from airflow_provider_mysql_cdc.operators.offset_asset import accessor_of
-from airflow_provider_mysql_cdc.operators.run_summary import SUMMARY_KEY
 from airflow_provider_mysql_cdc.operators.spark_job_operator import MySqlCdcSparkOperator
-from airflow_provider_mysql_cdc.operators.stream_log import StreamLog
-from airflow_provider_mysql_cdc.operators.task_lineage import remembers_outcome
-from airflow_provider_mysql_cdc.operators.task_result import TaskResult
+from airflow_provider_mysql_cdc.operators.task_lineage import FleetLineageMixin, remembers_outcome
+from airflow_provider_mysql_cdc.operators.task_result import SUMMARY_KEY, PublishedStream, TaskResult, publishing_each
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -62,7 +56,7 @@ if TYPE_CHECKING:
 MAX_STREAMS = 200
 """Streams of one task; each has a thread in the driver, a connection to its server and Kafka clients."""
 STREAM_FIELD = "{stream}"
-"""In ``metrics_file``: the stream's ``topic.prefix``."""
+"""In ``prometheus_text``: the stream's ``topic.prefix``."""
 
 
 class MySqlCdcFleetDrainOperator(FleetLineageMixin, MySqlCdcSparkOperator):
@@ -79,10 +73,10 @@ class MySqlCdcFleetDrainOperator(FleetLineageMixin, MySqlCdcSparkOperator):
             (templated)
         skip_when_nothing_new: Whether a task that finds no new events in any stream is skipped. (templated)
         stream_arguments: What single streams have of their own, by connection: ``properties``, which win over those of
-            the operator; ``offset_asset`` and ``asset_alias``, as names; ``pipeline``, the name of the ``cdc_pipeline``
+            the operator; ``asset_events`` and ``asset_alias``, as names; ``pipeline``, the name of the ``cdc_pipeline``
             whose DAGs an error of the stream names. The author of the DAG sets them, no run.
         kwargs: As for ``MySqlCdcSparkOperator``, without ``mysql_cdc_conn_id`` and ``run_for``; they hold for every
-            stream. The name of a ``metrics_file`` contains ``{stream}``.
+            stream. The name of a ``prometheus_text`` contains ``{stream}``.
 
     Raises:
         TypeError: An argument has no effect.
@@ -176,7 +170,7 @@ class MySqlCdcFleetDrainOperator(FleetLineageMixin, MySqlCdcSparkOperator):
     def _settle(self, context: Any, fleet: FleetRun, event: Mapping[str, Any]) -> list[StreamOutcome]:
         """Settle each stream; defer again where the driver still runs: a stream may have begun after the others."""
         from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-        from airflow_provider_mysql_cdc.cdc.operate.stream_drivers import any_driver_running
+        from airflow_provider_mysql_cdc.cdc.operate.end_run import any_driver_running
 
         earlier = Submission.from_context(context)
         if earlier is not None:

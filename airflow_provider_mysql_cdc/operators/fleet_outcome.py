@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StreamsFailedError
-from airflow_provider_mysql_cdc.operators.run_summary import summary_text
+from airflow_provider_mysql_cdc.operators.task_result import summary_text
 
 DRAINED, IDLE, GAVE_WAY, FAILED = "drained", "nothing new", "gave way", "failed"
 """States of a stream."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +17,8 @@ from airflow_provider_mysql_cdc.operators.common import run_key
 from airflow_provider_mysql_cdc.operators.detached_driver import DetachedDriver
 from airflow_provider_mysql_cdc.operators.fleet_outcome import DRAINED, FAILED, GAVE_WAY, IDLE, StreamOutcome
 from airflow_provider_mysql_cdc.operators.fleet_plans import MAX_THREADS, PlanWaves
-from airflow_provider_mysql_cdc.operators.job_exception import is_other_run_error
-from airflow_provider_mysql_cdc.operators.offset_updates import following_ledgers
-from airflow_provider_mysql_cdc.operators.task_error import NamedTaskError
+from airflow_provider_mysql_cdc.operators.job_run import following_ledgers
+from airflow_provider_mysql_cdc.operators.task_error import NamedTaskError, is_other_run_error
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason
     from airflow_provider_mysql_cdc.operators.job_run import JobRun
 
+
 ResultT = TypeVar("ResultT")
 KEPT_KEY = "mysql_cdc_fleet_kept"
 """In the task's state store: what is known of the streams that are not in the job of its last submission."""
 LOADED_FIRST = (
     "cdc.operate.prepare_drain",
-    "cdc.operate.settle_offset",
-    "cdc.operate.settle_verification",
-    "cdc.operate.lag_history",
-    "cdc.operate.offset_from_ledger",
+    "cdc.operate.settle",
+    "cdc.operate.lag",
+    "cdc.operate.stored_offset",
 )
 """Modules that the threads import, which are loaded before."""
 
@@ -74,7 +74,7 @@ class FleetStream:
         Raises:
             CdcError: It cannot be planned.
         """
-        from airflow_provider_mysql_cdc.cdc.operate.lag_history import record_idle
+        from airflow_provider_mysql_cdc.cdc.operate.lag import record_idle
         from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 
         run, reasons = self.run, list["IdleReason"]()
@@ -287,3 +287,28 @@ def _unexpected(error: Exception) -> StateError:
         remedy="read the traceback in the task's log; a retry continues from the last committed marker",
         retriable=True,
     )
+
+
+class StreamLog(logging.LoggerAdapter[logging.Logger]):
+    """Write lines of a stream behind its name.
+
+    Args:
+        logger: The task's logger.
+        stream: What the stream is called.
+    """
+
+    def __init__(self, logger: Any, stream: str) -> None:
+        super().__init__(logger)
+        self._stream = stream
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Write a line.
+
+        Args:
+            level: Its level.
+            msg: The line, or its format if there are arguments.
+            args: The arguments.
+            kwargs: As for ``logging.Logger.log``.
+        """
+        line = str(msg) % args if args else str(msg)
+        self.logger.log(level, "%s: %s", self._stream, line, **kwargs)

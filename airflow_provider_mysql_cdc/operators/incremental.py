@@ -32,7 +32,7 @@ def read_tables(task: MySqlCdcIncrementalSnapshotOperator, run: JobRun) -> dict[
 
 def _snapshot_signal(task: MySqlCdcIncrementalSnapshotOperator, run: JobRun) -> tuple[Signal, list[str]]:
     """Return the signal, checked before Kafka or MySQL is used, and the tables that it names."""
-    from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import parse_tables, signal_id, snapshot_signal
+    from airflow_provider_mysql_cdc.cdc.operate.send_signal import parse_tables, signal_id, snapshot_signal
 
     tables = parse_tables(task.tables)
     signal = snapshot_signal(

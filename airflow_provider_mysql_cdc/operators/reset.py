@@ -10,20 +10,21 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators.arguments import Properties
-from airflow_provider_mysql_cdc.operators.asset_events import DEFAULT_ALIAS, add_asset_event
+from airflow_provider_mysql_cdc.operators.asset_events import (
+    DEFAULT_ALIAS,
+    DEFAULT_ASSET,
+    accessor_of,
+    add_asset_event,
+    reference_alias,
+    reference_asset,
+    with_offset_asset,
+)
 from airflow_provider_mysql_cdc.operators.common import (
     MaskedPropertiesMixin,
     merge_properties,
     owner_of,
     task_config,
     with_registry,
-)
-from airflow_provider_mysql_cdc.operators.offset_asset import (
-    DEFAULT_ASSET,
-    accessor_of,
-    reference_alias,
-    reference_asset,
-    with_offset_asset,
 )
 
 
@@ -96,7 +97,7 @@ class MySqlCdcResetOffsetOperator(MaskedPropertiesMixin, BaseOperator):  # type:
         """Return the operator with some of its arguments, to be expanded; see ``BaseOperator.partial``.
 
         Args:
-            arguments: Arguments that are the same for all mapped tasks; ``offset_asset`` is always one of them.
+            arguments: Arguments that are the same for all mapped tasks; ``asset_events`` is always one of them.
         """
         return super().partial(**with_offset_asset(arguments))
 

@@ -88,8 +88,7 @@ class MySqlCdcSignalOperator(MaskedPropertiesMixin, BaseOperator):  # type: igno
         Returns:
             The signal's id, also pushed as XCom.
         """
-        from airflow_provider_mysql_cdc.cdc.operate.send_signal import checked_signal, send_signal
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import signal_id
+        from airflow_provider_mysql_cdc.cdc.operate.send_signal import checked_signal, send_signal, signal_id
 
         data = self.data if isinstance(self.data, str) else self.data or {}
         id_ = self.signal_id or signal_id(owner_of(context), generation_of(context))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_mysql_cdc.operators.adhoc_snapshot import AdhocSnapshot, wait_for_other_run
 from airflow_provider_mysql_cdc.operators.arguments import parse_bool, reject_arguments
 from airflow_provider_mysql_cdc.operators.common import generation_of, run_key
-from airflow_provider_mysql_cdc.operators.job_exception import OTHER_RUN_ERRORS
 from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
 from airflow_provider_mysql_cdc.operators.spark_job_operator import MySqlCdcSparkOperator
+from airflow_provider_mysql_cdc.operators.task_error import OTHER_RUN_ERRORS
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -29,8 +29,8 @@ def take_snapshot(task: MySqlCdcSnapshotOperator, run: JobRun) -> dict[str, Any]
     """
     from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
     from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
+    from airflow_provider_mysql_cdc.cdc.operate.send_signal import parse_tables
     from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import capturing_only
-    from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import parse_tables
 
     snapshot_run = replace(run, cfg=capturing_only(run.cfg, parse_tables(task.tables)))
     again = parse_bool(task.again, "again")
@@ -84,7 +84,7 @@ def _plan_repeated(run: JobRun, snapshot_cfg: ConnectorConfig, *, again: bool) -
 
 
 def _read_after_drain(run: JobRun, collections: Sequence[str]) -> dict[str, Any]:
-    from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import signal_id, snapshot_signal
+    from airflow_provider_mysql_cdc.cdc.operate.send_signal import signal_id, snapshot_signal
 
     if run.spark.should_defer():
         run.log("The task is not deferred: it drains until the tables are read, and waits for other runs.")

@@ -19,13 +19,24 @@ from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, ap
 from airflow_provider_mysql_cdc.hooks.spec_delivery import deliver_spec
 from airflow_provider_mysql_cdc.hooks.submission import Submission
 from airflow_provider_mysql_cdc.operators.arguments import (
+    AUTHOR_SPARK_ARGUMENTS,
+    OPENED_BY_AUTHOR,
     REJECTED_ARGUMENTS,
     Properties,
     application_name,
     parse_text_map,
     reject_arguments,
+    reject_unknown_arguments,
 )
-from airflow_provider_mysql_cdc.operators.asset_events import DEFAULT_ALIAS, StreamAssets
+from airflow_provider_mysql_cdc.operators.asset_events import (
+    DEFAULT_ALIAS,
+    DEFAULT_ASSET,
+    StreamAssets,
+    accessor_of,
+    reference_alias,
+    reference_asset,
+    with_offset_asset,
+)
 from airflow_provider_mysql_cdc.operators.common import (
     MaskedPropertiesMixin,
     merge_properties,
@@ -36,30 +47,16 @@ from airflow_provider_mysql_cdc.operators.common import (
     with_registry,
 )
 from airflow_provider_mysql_cdc.operators.detached_driver import (
+    DriverHandle,
+    SparkJobActions,
     end_earlier_driver,
     follow_again,
     resolve_deferrable,
 )
-from airflow_provider_mysql_cdc.operators.driver_handle import DriverHandle
 from airflow_provider_mysql_cdc.operators.extra_links import PipelineLink, RunbookLink, SparkLink, TopicLink
-from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
-from airflow_provider_mysql_cdc.operators.metrics_output import publishing_metrics
-from airflow_provider_mysql_cdc.operators.offset_asset import (
-    DEFAULT_ASSET,
-    accessor_of,
-    reference_alias,
-    reference_asset,
-    with_offset_asset,
-)
-from airflow_provider_mysql_cdc.operators.run_arguments import (
-    AUTHOR_SPARK_ARGUMENTS,
-    OPENED_BY_AUTHOR,
-    reject_unknown_arguments,
-)
-from airflow_provider_mysql_cdc.operators.spark_hook import build_hook
-from airflow_provider_mysql_cdc.operators.spark_job_actions import SparkJobActions
+from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun, build_hook
 from airflow_provider_mysql_cdc.operators.task_lineage import TaskLineageMixin, remembers_outcome
-from airflow_provider_mysql_cdc.operators.task_result import TaskResult
+from airflow_provider_mysql_cdc.operators.task_result import TaskResult, publishing_metrics
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
@@ -208,7 +205,7 @@ class MySqlCdcSparkOperator(TaskLineageMixin, MaskedPropertiesMixin, SparkSubmit
         """Return the operator with some of its arguments, to be expanded; see ``BaseOperator.partial``.
 
         Args:
-            arguments: Arguments that are the same for all mapped tasks; ``offset_asset`` is always one of them.
+            arguments: Arguments that are the same for all mapped tasks; ``asset_events`` is always one of them.
 
         Raises:
             TypeError: As for the operator.

@@ -1,4 +1,6 @@
-"""What OpenLineage's provider asks an operator: tables, topics, columns and counts of a task.
+"""What OpenLineage's provider asks an operator of one stream or of a fleet: tables, topics, columns and counts.
+
+What OpenLineage's provider asks an operator: tables, topics, columns and counts of a task.
 
 Nothing here imports OpenLineage before its provider calls one of the methods, so the operators work without it.
 """
@@ -6,6 +8,7 @@ Nothing here imports OpenLineage before its provider calls one of the methods, s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -15,6 +18,8 @@ from airflow_provider_mysql_cdc.operators.task_error import NamedTaskError
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.cdc.operate.data_flow import TableFlow
+    from airflow_provider_mysql_cdc.operators.fleet_outcome import StreamOutcome
+
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -105,7 +110,7 @@ class TaskLineageMixin:
     def _named_flows(self, cfg: ConnectorConfig) -> Sequence[TableFlow]:
         from airflow_provider_mysql_cdc.cdc.config import fields as F
         from airflow_provider_mysql_cdc.cdc.operate.data_flow import named_flows
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import parse_tables
+        from airflow_provider_mysql_cdc.cdc.operate.send_signal import parse_tables
 
         chosen = parse_tables(getattr(self, "tables", ()))
         return named_flows(cfg, chosen or cfg.texts.get(F.TABLE_INCLUDE_LIST.name, "").split(","))
@@ -115,4 +120,71 @@ class TaskLineageMixin:
         return self.lineage_cfg
 
     def _config(self) -> ConnectorConfig:
+        raise NotImplementedError
+
+
+if TYPE_CHECKING:
+    Written = tuple[StreamOutcome, ConnectorConfig]
+
+MAX_DESCRIBED = 16
+"""Streams whose tables are described with their columns, those with the most records; their servers are asked at the
+same time, because OpenLineage gives up after ten seconds."""
+
+
+class FleetLineageMixin(TaskLineageMixin):
+    """Describe a task of many streams: the datasets of each as the drain operator names them, and a facet of all.
+
+    Also a task that has failed names what its drained streams have written.
+    """
+
+    lineage_streams: Sequence[tuple[StreamOutcome, ConnectorConfig | None]] = ()
+    """What happened to each stream, with its configuration where it could be read; empty before it is known."""
+
+    def get_openlineage_facets_on_start(self) -> Any:
+        """Return the lineage that is known before the task does anything; the provider of OpenLineage calls this."""
+        from airflow_provider_mysql_cdc.operators.openlineage_facets import lineage_of_flows, merged_lineage
+
+        return merged_lineage([lineage_of_flows(cfg, self._named_flows(cfg)) for cfg in self._readable_configs()])
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """Return the lineage of a task that has succeeded; the provider of OpenLineage calls this.
+
+        Args:
+            task_instance: The task instance.
+        """
+        # Threads that import the same modules at the same time may see them half loaded.
+        from airflow_provider_mysql_cdc.cdc.operate import data_flow  # noqa: F401
+        from airflow_provider_mysql_cdc.operators.openlineage_facets import fleet_facet, merged_lineage
+
+        written = [(o, cfg) for o, cfg in self.lineage_streams if cfg is not None and o.result.get("counts")]
+        written.sort(key=lambda stream: -stream[0].records)
+        with ThreadPoolExecutor(MAX_DESCRIBED) as pool:
+            lineage = merged_lineage(list(pool.map(self._lineage_of, written, range(len(written)))))
+        if self.lineage_streams:
+            lineage.run_facets |= fleet_facet([outcome for outcome, _ in self.lineage_streams])
+        return lineage
+
+    def _lineage_of(self, written: Written, rank: int) -> Any:
+        from airflow_provider_mysql_cdc.cdc.operate.data_flow import MAX_STRUCTURES, moved_flows
+        from airflow_provider_mysql_cdc.operators.openlineage_facets import lineage_of_flows
+
+        outcome, cfg = written
+        most = MAX_STRUCTURES if rank < MAX_DESCRIBED else 0
+        flows = moved_flows(cfg, outcome.result.get("tables") or {}, self.log.info, most)
+        return lineage_of_flows(cfg, flows, outcome.result.get("counts") or {})
+
+    def get_openlineage_facets_on_failure(self, task_instance: Any) -> Any:
+        """Return the lineage of a task that has failed, with its error; the provider of OpenLineage calls this.
+
+        Args:
+            task_instance: The task instance.
+        """
+        from airflow_provider_mysql_cdc.operators.openlineage_facets import error_facets
+
+        lineage = self.get_openlineage_facets_on_complete(task_instance)
+        if self.lineage_error is not None:
+            lineage.run_facets |= error_facets(self.lineage_error)
+        return lineage
+
+    def _readable_configs(self) -> Sequence[ConnectorConfig]:
         raise NotImplementedError

@@ -12,15 +12,14 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow_provider_mysql_cdc.operators.arguments import parse_bool, reject_arguments
 from airflow_provider_mysql_cdc.operators.asset_events import add_verification_event
 from airflow_provider_mysql_cdc.operators.common import run_key
-from airflow_provider_mysql_cdc.operators.give_way import run_or_give_way
-from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
-from airflow_provider_mysql_cdc.operators.report_file import require_report_folder, write_report_file
+from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun, run_or_give_way
 from airflow_provider_mysql_cdc.operators.spark_job_operator import MySqlCdcSparkOperator
+from airflow_provider_mysql_cdc.operators.task_result import require_report_folder, write_report_file
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason
     from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
-    from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
+    from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import VerifyRequest
 
 MAX_RESULT_TABLES = 1_000
 """Tables in the task's result, which Airflow stores in its database."""
@@ -38,7 +37,7 @@ def verify_tables(task: MySqlCdcVerifyOperator, run: JobRun) -> dict[str, Any]:
         TaskFailedError: Differences are left, and the task is to fail on them.
     """
     from airflow_provider_mysql_cdc.cdc.operate.prepare_verify import prepare_verify
-    from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode
+    from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import RepairMode
 
     request = _checked_request(task, run)
     idle_reasons: list[IdleReason] = []
@@ -62,7 +61,7 @@ def verify_tables(task: MySqlCdcVerifyOperator, run: JobRun) -> dict[str, Any]:
 
 def _checked_request(task: MySqlCdcVerifyOperator, run: JobRun) -> VerifyRequest:
     """Check the arguments before anything connects."""
-    from airflow_provider_mysql_cdc.cdc.operate.verify_arguments import parse_request
+    from airflow_provider_mysql_cdc.cdc.operate.prepare_verify import parse_request
 
     _failing(task)
     if task.report_dir:
@@ -97,11 +96,7 @@ def report_verification(task: MySqlCdcVerifyOperator, run: JobRun, result: dict[
     Raises:
         TaskFailedError: Differences are left, or something was not judged, and the task is to fail on it.
     """
-    from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import (
-        differences_error,
-        not_judged_error,
-        verification_of_run,
-    )
+    from airflow_provider_mysql_cdc.cdc.operate.settle import differences_error, not_judged_error, verification_of_run
     from airflow_provider_mysql_cdc.cdc.verify.report.report_text import report_text
     from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import bounded_json
 

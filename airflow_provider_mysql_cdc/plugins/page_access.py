@@ -1,4 +1,6 @@
-"""Who may see what: every route depends on Airflow's own user, and shows only pipelines of DAGs that the user may read.
+"""Who may see and do what: each route depends on Airflow's own user, and so does each button.
+
+Who may see what: every route depends on Airflow's own user, and shows only pipelines of DAGs that the user may read.
 
 The page is a mounted application, so Airflow's own filters, which look for the auth manager in the application of the
 request, do not work here; the auth manager is asked as they ask it.
@@ -6,7 +8,7 @@ request, do not work here; the auth manager is asked as they ask it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -17,7 +19,14 @@ from airflow.models import Connection
 from airflow.models.dag import DagModel
 from fastapi import Depends, HTTPException, Query, status
 
-from airflow_provider_mysql_cdc.plugins.pipelines import DagCatalog, Pipeline, readable_pipelines
+from airflow_provider_mysql_cdc.plugins.pipeline_runs import ACTIVE_STATES
+from airflow_provider_mysql_cdc.plugins.pipelines import (
+    CONN_ARGUMENT,
+    DagCatalog,
+    Pipeline,
+    PipelineTask,
+    readable_pipelines,
+)
 
 CATALOG = DagCatalog()
 """What this process has read of the stored DAGs."""
@@ -144,3 +153,85 @@ def dag_rights(user: Any, session: Any, dag_ids: Iterable[str]) -> dict[str, dic
         }
         for dag_id in ids
     }
+
+
+TRIGGERED = {"adhoc_snapshot": "tables", "verify": None, "snapshot": None, "drain": None, "signal": "signal"}
+"""Kinds of tasks that a button starts, and the field of the trigger form that it fills in, without which there is no
+button: a DAG of somebody's own may send another signal."""
+PAUSED_KINDS = frozenset({"drain"})
+"""Kinds whose DAG a button pauses: the stream stands still, and what is committed is kept."""
+
+Rights = Mapping[str, Mapping[str, bool]]
+
+
+def pipeline_actions(
+    pipeline: Pipeline, dags: Mapping[str, Mapping[str, Any]], runs: Iterable[Mapping[str, Any]], rights: Rights
+) -> dict[str, Any]:
+    """Return what the user may do with a pipeline.
+
+    Args:
+        pipeline: The pipeline.
+        dags: Its DAGs, by id; one that Airflow no longer has is left out.
+        runs: Its newest runs.
+        rights: What the user may do with each DAG (``page_access.dag_rights``).
+    """
+    tasks = [task for task in pipeline.tasks if task.dag_id in dags and not dags[task.dag_id]["stale"]]
+    return {
+        "trigger": [_trigger(task) for task in tasks if _has_button(task) and rights[task.dag_id]["trigger"]],
+        "pause": [
+            {"dag_id": dag_id, "paused": dags[dag_id]["paused"]}
+            for dag_id in sorted({task.dag_id for task in tasks if task.kind in PAUSED_KINDS})
+            if rights[dag_id]["pause"]
+        ],
+        "end": [
+            {"dag_id": run["dag_id"], "run_id": run["run_id"]}
+            for run in runs
+            if run["state"] in ACTIVE_STATES and rights[run["dag_id"]]["end"]
+        ],
+    }
+
+
+def _has_button(task: PipelineTask) -> bool:
+    field = TRIGGERED.get(task.kind, "")
+    return field is None or field in task.form
+
+
+def _trigger(task: PipelineTask) -> dict[str, Any]:
+    """Return how a run is started; a DAG whose form chooses the connection is told which one."""
+    conf = {CONN_ARGUMENT: task.conn_id} if task.chosen_by_run else {}
+    return {"kind": task.kind, "dag_id": task.dag_id, "conf": conf, "field": TRIGGERED[task.kind]}
+
+
+_BATCH = ("error", "owner")
+_ERROR = ("where", "why", "owner")
+_LISTS: Mapping[str, tuple[str, ...]] = {"errors": _ERROR, "scans": ("reason",), "requests": ("reason",)}
+"""Lists of a report, and what of their entries may have statements, conditions or names of other DAGs."""
+
+
+def without_log_texts(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a report without such texts; what happened, and what to do, is left.
+
+    Args:
+        report: What was read of a pipeline.
+    """
+    found = dict(report)
+    if isinstance(status := found.get("status"), Mapping) and isinstance(batch := status.get("batch"), Mapping):
+        found["status"] = {**status, "batch": _without(batch, _BATCH)}
+    if isinstance(inner := found.get("report"), Mapping):
+        lists = {name: [_without(each, hidden) for each in inner.get(name) or ()] for name, hidden in _LISTS.items()}
+        found["report"] = {**inner, **lists}
+    return found
+
+
+def without_examples(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the report of a verification without values of rows, what its errors say, and whose run it was.
+
+    Args:
+        report: What was read of the last verification.
+    """
+    tables = {name: _without(table, ("examples", "unknown")) for name, table in report.get("tables", {}).items()}
+    return {name: value for name, value in report.items() if name != "run"} | {"tables": tables}
+
+
+def _without(entry: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name not in names}

@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.plugins.pipeline_config import read_config
-from airflow_provider_mysql_cdc.plugins.pipeline_status import PipelineReading, error_json, peek_ledger, scrubbed
-from airflow_provider_mysql_cdc.plugins.serialized_tasks import PipelineTask
+from airflow_provider_mysql_cdc.plugins.pipeline_status import (
+    PipelineReading,
+    error_json,
+    peek_ledger,
+    read_config,
+    scrubbed,
+)
+from airflow_provider_mysql_cdc.plugins.pipelines import PipelineTask
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import TableVerdict
@@ -27,7 +32,7 @@ def read_snapshot_map(task: PipelineTask) -> PipelineReading:
         task: The task whose arguments describe the pipeline.
     """
     from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
-    from airflow_provider_mysql_cdc.cdc.operate.snapshot_map import seconds_left, snapshot_tables
+    from airflow_provider_mysql_cdc.cdc.operate.snapshot_progress import seconds_left, snapshot_tables
 
     try:
         cfg = read_config(task)
@@ -48,9 +53,8 @@ def read_verification(task: PipelineTask) -> PipelineReading:
     Args:
         task: The task whose arguments describe the pipeline.
     """
-    from airflow_provider_mysql_cdc.cdc.verify.report.hidden_values import hide_values
     from airflow_provider_mysql_cdc.cdc.verify.report.report_text import next_step, verdict_sentence
-    from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import read_last_verdicts
+    from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import hide_values, read_last_verdicts
     from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import bounded_json, count_verdicts, position_text
 
     try:

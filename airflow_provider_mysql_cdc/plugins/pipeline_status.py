@@ -1,22 +1,139 @@
-"""Read what a pipeline's page shows of Kafka, the source and the offset store, each of which may be down."""
+"""What a pipeline's page shows of Kafka, the source and the offset store, read with its tasks' configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mysql_cdc.assets.mysql_cdc import pipeline_uri
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkConnectionError
-from airflow_provider_mysql_cdc.plugins.pipeline_config import StoreContent, read_config, read_store
-from airflow_provider_mysql_cdc.plugins.serialized_tasks import PipelineTask
+from airflow_provider_mysql_cdc.plugins.pipelines import PipelineTask
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
+    from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import Sample
+    from airflow_provider_mysql_cdc.cdc.operate.lag import LagPoint
     from airflow_provider_mysql_cdc.cdc.operate.stream_status import StreamStatus
+    from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
+
+
+TIMEOUTS = {
+    "connect.timeout.ms": 3_000,
+    "source.silence.timeout.ms": 10_000,
+    "database.query.timeout.ms": 10_000,
+}
+"""A person waits for the page; a server that takes longer is one that does not answer."""
+RUNS_CODE = frozenset(
+    {"plugin.library.paths", "ssl.engine.location", "ssl.provider.location", "ssl.providers", "sasl.kerberos.kinit.cmd"}
+)
+"""Kafka settings with which the client loads a library or runs a command; authors of DAGs have no code in the API
+server."""
+
+
+def read_config(task: PipelineTask) -> ConnectorConfig:
+    """Return the configuration of the pipeline that a task works for, with short timeouts.
+
+    Args:
+        task: The task.
+
+    Raises:
+        ConfigError: A connection does not exist, a property is wrong or missing, or the Kafka client would run code.
+    """
+    from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
+    from airflow_provider_mysql_cdc.hooks.schema_registry import REGISTRY_CONN_ID
+
+    properties: dict[str, Any] = {**_variable_properties(task), **task.properties, **TIMEOUTS}
+    if task.registry_conn_id:
+        properties[REGISTRY_CONN_ID] = task.registry_conn_id
+    cfg = MySqlCdcHook(task.conn_id, task.kafka_conn_id or None).get_config(properties)
+    _refuse_code(cfg)
+    return cfg
+
+
+def _refuse_code(cfg: ConnectorConfig) -> None:
+    from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+
+    names = {name for settings in cfg.families.kafka_settings.values() for name in settings}
+    if found := RUNS_CODE & names:
+        raise ConfigError(
+            "the page does not read this pipeline",
+            where=", ".join(sorted(found)),
+            why="with these settings the Kafka client loads a library or runs a command, which the page must not do in "
+            "Airflow's API server; tasks of the pipeline are not affected",
+            remedy="see its status with mysql-cdc status on a worker, or do without these settings",
+        )
+
+
+def _variable_properties(task: PipelineTask) -> dict[str, Any]:
+    """Return the properties in the Airflow Variable of the DAGs that come with this package."""
+    if not task.variables:
+        return {}
+    from airflow.models.variable import Variable
+
+    from airflow_provider_mysql_cdc.operators.dag_params import PROPERTIES_VARIABLE
+
+    stored = Variable.get(PROPERTIES_VARIABLE, default_var={}, deserialize_json=True)
+    return dict(stored) if isinstance(stored, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class StoreContent:
+    """Hold what an offset store has of a stream.
+
+    Args:
+        state: Its state; None where nothing is stored.
+        points: How far it was behind in the last day, oldest first.
+    """
+
+    state: StoredState | None = None
+    points: Sequence[LagPoint] = ()
+
+
+def read_store(task: PipelineTask, prefix: str) -> StoreContent:
+    """Return what the offset store has of a stream; nothing where the task names no store.
+
+    Args:
+        task: The task.
+        prefix: topic.prefix.
+
+    Raises:
+        CdcError: The store does not answer, or its value is damaged.
+    """
+    if task.offset_conn_id:
+        return _from_database(task.offset_conn_id, prefix)
+    if not task.offset_asset:
+        return StoreContent()
+    from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore, MetadataAccessor
+
+    return _content(AssetOffsetStore(MetadataAccessor(task.offset_asset), prefix))
+
+
+def _content(store: AssetOffsetStore | SqlOffsetStore) -> StoreContent:
+    from airflow_provider_mysql_cdc.cdc.operate.lag import read_points
+
+    return StoreContent(store.load(), read_points(store))
+
+
+def _from_database(conn_id: str, prefix: str) -> StoreContent:
+    """Return the content of an offset database; tables that are missing are not created by a look at them."""
+    import sqlalchemy
+
+    from airflow_provider_mysql_cdc.cdc.commit.sql_store import TABLES, SqlOffsetStore
+    from airflow_provider_mysql_cdc.connections import find_connection
+    from airflow_provider_mysql_cdc.state.offset_database import open_engine
+
+    engine = open_engine(find_connection(conn_id, "offset database"))
+    try:
+        if not set(TABLES) <= set(sqlalchemy.inspect(engine).get_table_names()):
+            return StoreContent()
+        return _content(SqlOffsetStore(engine, prefix))
+    finally:
+        engine.dispose()
+
 
 KAFKA_TIMEOUT_S = 3.0
 """Seconds within which Kafka must answer before anything is read from it."""
@@ -150,7 +267,7 @@ def _add_ledger(report: PageJson, cfg: ConnectorConfig, ledger: LedgerState) -> 
 
 def _add_scan_progress(report: PageJson, cfg: ConnectorConfig, ledger: LedgerState, now_ms: int) -> None:
     """Add how far the scans are that have not ended; without an answer of the source, their rows say it."""
-    from airflow_provider_mysql_cdc.cdc.operate.scan_progress import read_scan_progress
+    from airflow_provider_mysql_cdc.cdc.operate.snapshot_progress import read_scan_progress
 
     progress = _part(report, "mysql", lambda: read_scan_progress(cfg, ledger, now_ms))
     if progress is not None:

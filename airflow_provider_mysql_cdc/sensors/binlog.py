@@ -12,13 +12,13 @@ from airflow.sdk import Asset
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.hooks.airflow_metrics import lag_gauges, send_gauges
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
-from airflow_provider_mysql_cdc.operators.common import parse_seconds
-from airflow_provider_mysql_cdc.operators.offset_asset import (
+from airflow_provider_mysql_cdc.operators.asset_events import (
     DEFAULT_ASSET,
     accessor_of,
     reference_asset,
     with_offset_asset,
 )
+from airflow_provider_mysql_cdc.operators.common import parse_seconds
 from airflow_provider_mysql_cdc.sensors.base import MySqlCdcSensor
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class MySqlBinlogSensor(MySqlCdcSensor):
         """Return the sensor with some of its arguments, to be expanded; see ``BaseOperator.partial``.
 
         Args:
-            arguments: Arguments that are the same for all mapped tasks; ``offset_asset`` is always one of them.
+            arguments: Arguments that are the same for all mapped tasks; ``asset_events`` is always one of them.
         """
         return super().partial(**with_offset_asset(arguments, emits_events=False))
 

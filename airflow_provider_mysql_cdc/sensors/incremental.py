@@ -44,8 +44,8 @@ class MySqlIncrementalSnapshotSensor(MySqlCdcSensor):
             ConfigError: The template of the signal's id rendered as empty.
             StateError: The snapshot was refused, stopped or aborted.
         """
-        from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import snapshot_status
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger, snapshot_done, status_json
+        from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import snapshot_status
+        from airflow_provider_mysql_cdc.cdc.operate.send_signal import peek_ledger, snapshot_done, status_json
 
         if self.signal_id is not None and self.signal_id.strip() in ("", "None"):
             # As "all snapshots" the wait would end at once.

@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_provider_mysql_cdc import __version__
-from airflow_provider_mysql_cdc.spark.connect_channel import ServerAddress
-from airflow_provider_mysql_cdc.spark.connect_errors import is_closed, is_unknown_session
-from airflow_provider_mysql_cdc.spark.connect_parts import ConnectParts
+from airflow_provider_mysql_cdc.spark.connect_channel import ConnectParts, ServerAddress, is_closed, is_unknown_session
 from airflow_provider_mysql_cdc.spark.connect_plans import PlanMessages
 
 OperationProgress = Callable[[bool, int], None]

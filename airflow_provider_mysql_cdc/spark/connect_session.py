@@ -22,11 +22,17 @@ from typing import Any
 
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
-from airflow_provider_mysql_cdc.cdc.job.connect_settings import ConnectSettings
-from airflow_provider_mysql_cdc.spark.connect_channel import ServerAddress
+from airflow_provider_mysql_cdc.cdc.job.job_spec import ConnectSettings
+from airflow_provider_mysql_cdc.spark.connect_channel import (
+    ConnectParts,
+    ServerAddress,
+    connect_error,
+    is_closed,
+    is_session_lost,
+    load_parts,
+    missing_client,
+)
 from airflow_provider_mysql_cdc.spark.connect_client import ConnectClient
-from airflow_provider_mysql_cdc.spark.connect_errors import connect_error, is_closed, is_session_lost, missing_client
-from airflow_provider_mysql_cdc.spark.connect_parts import ConnectParts, load_parts
 
 OWN_PREFIX = "spark.mysqlcdc."
 """Prefix of settings that only this provider reads."""

@@ -13,7 +13,7 @@ from typing import Any, Generic
 
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ArgumentsT, Block, BucketResultT, TaskResultT
-from airflow_provider_mysql_cdc.spark.task_errors import marking_errors, require_version
+from airflow_provider_mysql_cdc.spark.errors import marking_errors, require_version
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,16 @@
-"""Entry point of every Spark job: read the spec file, run the job, and end with an error line and an exit code."""
+"""Entry point of every Spark job: read the spec file, make the driver's process fit, run the job, end with an exit
+code.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
+import threading
+import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +21,130 @@ from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE, YARN_CREDENTIAL
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.spark.connect_main import connect_runner, inherited_settings
-from airflow_provider_mysql_cdc.spark.driver_log import reduce_log, silence_stop
 from airflow_provider_mysql_cdc.spark.errors import named_job_error, settings_error
-from airflow_provider_mysql_cdc.spark.java_arguments import leave_out_numpy
-from airflow_provider_mysql_cdc.spark.jvm_watchdog import exit_with_parent
-from airflow_provider_mysql_cdc.spark.spark_version import jars_version, require_same_version
+
+LEVEL_SETTING, DEFAULT_LEVEL = "spark.log.level", "WARN"
+"""A job that is submitted with another level than the default of this provider gets all lines of that level."""
+# In local mode they write a page of Java and Python for an error of a task, whose text the driver writes as well: an
+# error without a name with the whole exception of Spark (org.apache.spark.executor.Executor, TaskSetManager, 4.3).
+TASK_LOGGERS = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
+
+
+def reduce_log(context: Any) -> None:
+    """Have Spark write errors only, and none of those with which a task ends.
+
+    Args:
+        context: The Spark context.
+    """
+    if not _is_default(context):
+        return
+    context.setLogLevel("ERROR")
+    with suppress(Exception):  # the driver does not log with log4j
+        log4j = context._jvm.org.apache.logging.log4j
+        for name in TASK_LOGGERS:
+            log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
+
+
+def silence_stop(context: Any) -> None:
+    """Have the JVM of a driver in client mode write nothing more, because the job has ended and its error is known.
+
+    While Spark stops, an answer of an executor may come too late, and Java writes the stack of a
+    ``RejectedExecutionException``: as an error of TransportResponseHandler, or without a logger from the execution
+    context of Scala, which calls ``printStackTrace`` (org.apache.spark.rpc.netty.NettyRpcEnv.askAbortable, 4.3: in 4 of
+    10 runs on a standalone cluster).
+
+    Args:
+        context: The Spark context, before it is stopped.
+    """
+    if not _is_default(context) or context.getConf().get("spark.submit.deployMode", "client") != "client":
+        return
+    with suppress(Exception):  # the JVM is gone
+        context.setLogLevel("OFF")
+        java = context._jvm.java
+        java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
+
+
+def _is_default(context: Any) -> bool:
+    return str(context.getConf().get(LEVEL_SETTING, DEFAULT_LEVEL)).upper() == DEFAULT_LEVEL
+
+
+def leave_out_numpy() -> None:
+    """Leave out NumPy's values among those that are converted for Java; call it before a context is made.
+
+    PySpark asks of each argument whether it is NumPy's, and for the question it imports NumPy, pandas and pyarrow where
+    they are installed (``pyspark.sql.types``, Spark 4.3): half a CPU second at each start. A job has no such values.
+    """
+    from py4j import protocol  # type: ignore[import-untyped]
+    from pyspark.sql import types
+
+    of_numpy = types.NumpyScalarConverter, types.NumpyArrayConverter
+    # In place: a gateway that is there already has this list.
+    protocol.INPUT_CONVERTER[:] = [each for each in protocol.INPUT_CONVERTER if not isinstance(each, of_numpy)]
+
+
+POLL_S = 1.0
+"""Seconds between two checks of the JVM."""
+
+
+def exit_with_parent(code: int) -> None:
+    """End this process when its parent process has ended.
+
+    spark-submit's JVM starts the driver's Python (org.apache.spark.deploy.PythonRunner) and ends it in a shutdown hook.
+    A JVM that is killed, by a person or because the machine is out of memory, runs no hook. Python would notice at its
+    next call of Spark, and hold the stream's lock until then; without new events that is the end of ``run_for``.
+
+    Args:
+        code: Exit code. Committed records stay; everything else ends as if this process had been killed.
+    """
+    threading.Thread(target=_watch, args=(os.getppid(), code), name="cdc-lifeline", daemon=True).start()
+
+
+def _watch(parent: int, code: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(POLL_S)
+    os._exit(code)
+
+
+_CORE_JAR = re.compile(r"spark-core_[\d.]+-(\d.*)\.jar")
+
+
+def jars_version(spark_home: str) -> str | None:
+    """Return the version of the Spark in a folder from the name of its core jar, or None when there is no such jar.
+
+    Args:
+        spark_home: Value of SPARK_HOME; in YARN's cluster mode the jars are elsewhere.
+    """
+    matches = (_CORE_JAR.fullmatch(path.name) for path in Path(spark_home, "jars").glob("spark-core_*.jar"))
+    return next((match[1] for match in matches if match), None)
+
+
+def require_same_version(python: str, java: str | None, pyspark_file: str) -> None:
+    """Refuse the Python files of one Spark with the jars of another, because their protocol has no version.
+
+    Args:
+        python: ``pyspark.__version__``.
+        java: Version of the jars; None when it is not known.
+        pyspark_file: File from which pyspark came.
+
+    Raises:
+        ConfigError: The minor versions differ.
+    """
+    if java is None or _release(python) == _release(java):
+        return
+    raise ConfigError(
+        "pyspark and Spark have different versions",
+        where=f"{pyspark_file} is {python}, the jars of SPARK_HOME={os.environ.get('SPARK_HOME', '')} are {java}",
+        why="pyspark-client has replaced files of pyspark, or PYTHONPATH or PYSPARK_PYTHON selects another pyspark",
+        remedy="pip install --force-reinstall --no-deps pyspark=="
+        f"{java} in that environment; or uninstall pyspark there, because spark-submit provides its own",
+    )
+
+
+def _release(version: str) -> str:
+    """Return the minor release, for example 4.0 of 4.0.1-amzn-2; patch releases do not change the protocol."""
+    match = re.match(r"\d+\.\d+", version)
+    return match[0] if match else version
+
 
 EXIT_RETRY, EXIT_FAIL = 75, 78
 """Exit codes: a retry can help (EX_TEMPFAIL), or it cannot (EX_CONFIG)."""

@@ -14,16 +14,22 @@ from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ArgumentsT, Block, BucketResultT, Shuffle, TaskResultT
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.spark.driver_endpoint import endpoint
-from airflow_provider_mysql_cdc.spark.errors import application_error, executor_error, named_error
-from airflow_provider_mysql_cdc.spark.executor_failures import (
+from airflow_provider_mysql_cdc.spark.cluster_slots import (
     DEFAULT_MAX_RETRIES,
+    DEFAULT_REGISTRATION_WAIT_S,
     MAX_RETRIES_SETTING,
     ExecutorFailures,
+    endpoint,
+    wait_for_slots,
+    warn_while_starving,
 )
-from airflow_provider_mysql_cdc.spark.registered_slots import DEFAULT_REGISTRATION_WAIT_S, wait_for_slots
-from airflow_provider_mysql_cdc.spark.starvation import warn_while_starving
-from airflow_provider_mysql_cdc.spark.task_errors import marking_errors, require_version
+from airflow_provider_mysql_cdc.spark.errors import (
+    application_error,
+    executor_error,
+    marking_errors,
+    named_error,
+    require_version,
+)
 
 REGISTRATION_WAIT = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 RESOURCE_SETTINGS = (

@@ -82,7 +82,7 @@ class MySqlCdcFleetTrigger(MySqlCdcJobTrigger):
 
     def _read(self) -> int | None:
         """Return 1 while the driver holds a lock, else ``NO_HOLDER``; None when no server can be reached."""
-        from airflow_provider_mysql_cdc.cdc.operate.stream_drivers import any_driver_running
+        from airflow_provider_mysql_cdc.cdc.operate.end_run import any_driver_running
 
         try:
             return 1 if any_driver_running(self._configs(), self.owner) else NO_HOLDER
@@ -92,7 +92,7 @@ class MySqlCdcFleetTrigger(MySqlCdcJobTrigger):
             return None
 
     def _end(self, only_connection: int | None = None) -> None:
-        from airflow_provider_mysql_cdc.cdc.operate.stream_drivers import end_runs
+        from airflow_provider_mysql_cdc.cdc.operate.end_run import end_runs
 
         if self.submission:
             Submission.from_json(self.submission).kill()

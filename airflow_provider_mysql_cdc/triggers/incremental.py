@@ -31,13 +31,13 @@ class MySqlIncrementalSnapshotTrigger(MySqlCdcTrigger):
 
     def read(self, cfg: ConnectorConfig) -> LedgerState:
         """Read the ledger."""
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger
+        from airflow_provider_mysql_cdc.cdc.operate.send_signal import peek_ledger
 
         return peek_ledger(cfg)
 
     def gauges(self, result: LedgerState) -> Iterable[tuple[str, float]]:
         """Return how much of the snapshot is left."""
-        from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import snapshot_status
+        from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import snapshot_status
 
         return snapshot_gauges(snapshot_status(result, self.signal_id))
 
@@ -47,8 +47,8 @@ class MySqlIncrementalSnapshotTrigger(MySqlCdcTrigger):
         Raises:
             StateError: It was refused, stopped or aborted.
         """
-        from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import snapshot_status
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import snapshot_done, status_json
+        from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import snapshot_status
+        from airflow_provider_mysql_cdc.cdc.operate.send_signal import snapshot_done, status_json
 
         status = snapshot_status(result, self.signal_id)
         return status_json(status) if snapshot_done(status, self.signal_id) else None

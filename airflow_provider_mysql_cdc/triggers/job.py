@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.log import redact
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.hooks.driver_output import OutputTail
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
-from airflow_provider_mysql_cdc.hooks.submission import Submission
+from airflow_provider_mysql_cdc.hooks.submission import OutputTail, Submission
 from airflow_provider_mysql_cdc.triggers.base import MySqlCdcTrigger
 from airflow_provider_mysql_cdc.triggers.task_state import TRIGGER_QUERY_TIMEOUT_S, UNFINISHED_STATES, UNKNOWN, state_of
 

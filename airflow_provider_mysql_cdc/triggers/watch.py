@@ -10,8 +10,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.hooks.airflow_metrics import count, lag_gauges
-from airflow_provider_mysql_cdc.triggers.base import MySqlCdcTrigger
-from airflow_provider_mysql_cdc.triggers.shared_poll import Subscription
+from airflow_provider_mysql_cdc.triggers.base import MySqlCdcTrigger, Subscription
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -100,7 +99,7 @@ class MySqlBinlogWatchTrigger(MySqlCdcTrigger, BaseEventTrigger):  # type: ignor
 
     def gauges(self, result: StreamState) -> Iterable[tuple[str, float]]:
         """Return the stream's lag, and how many signals wait."""
-        from airflow_provider_mysql_cdc.cdc.metrics.wait_metrics import SIGNALS_WAITING
+        from airflow_provider_mysql_cdc.cdc.metrics.metric_table import SIGNALS_WAITING
         from airflow_provider_mysql_cdc.cdc.operate.lag import Thresholds, measure_lag
 
         yield from lag_gauges(measure_lag(result.drained, result.binlog, Thresholds()))
@@ -118,7 +117,7 @@ class MySqlBinlogWatchTrigger(MySqlCdcTrigger, BaseEventTrigger):  # type: ignor
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield an event for each drain that is due, without end."""
-        from airflow_provider_mysql_cdc.cdc.metrics.wait_metrics import POLL_FAILURES, WATCH_REQUESTS
+        from airflow_provider_mysql_cdc.cdc.metrics.metric_table import POLL_FAILURES, WATCH_REQUESTS
 
         await self._load()
         pause = self.poll_interval

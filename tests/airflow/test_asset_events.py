@@ -22,9 +22,9 @@ from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
-from airflow_provider_mysql_cdc.operators import offset_updates as following
+from airflow_provider_mysql_cdc.operators import job_run as following
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
-from airflow_provider_mysql_cdc.state.metadata_accessor import MetadataAccessor
+from airflow_provider_mysql_cdc.state.asset_store import MetadataAccessor
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
 PIPELINE = "mysql-cdc://mysql.example:3307/shop"
@@ -148,7 +148,7 @@ def test_a_retry_that_has_nothing_to_do_reports_what_the_first_try_wrote(
         return TALLY
 
     monkeypatch.setattr(FakePipeline, "settle_offset", settle)
-    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.offset_from_ledger.tally_of", tally_of)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.stored_offset.tally_of", tally_of)
     run = drain("events_of_a_retry")
     assert run.state == "success"
     assert runs == [f"events_of_a_retry/{run.run_id}/drain/-1#0"]
@@ -251,7 +251,7 @@ def test_the_offset_follows_while_spark_works_and_trouble_with_it_ends_no_job(
         seen.touch()
 
     monkeypatch.setattr(following, "LEDGER_POLL_S", 0.01)
-    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.offset_from_ledger.follow_ledger", follow)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.stored_offset.follow_ledger", follow)
     assert drain("following").state == "success"
     assert looks[:2] == ["shop", "shop"]
     assert "The stored offset could not be moved yet: SinkConnectionError" in "".join(capfd.readouterr())

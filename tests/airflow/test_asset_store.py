@@ -17,8 +17,7 @@ from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, Stor
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, StateError
 from airflow_provider_mysql_cdc.commands.program import main
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
-from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
-from airflow_provider_mysql_cdc.state.metadata_accessor import MetadataAccessor
+from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore, MetadataAccessor
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from airflow_home import run_dag
 from fakes import FakePipeline, FakeStream, connections
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.operators.backfill_params import backfill_arguments, interval_condition
+from airflow_provider_mysql_cdc.operators.dag_forms import backfill_arguments, interval_condition
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
 DAGS = Path(__file__).resolve().parents[2] / "airflow_provider_mysql_cdc" / "example_dags"

@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.errors import SourceAuthError, SourceConnect
 from airflow_provider_mysql_cdc.hooks import kill_application as application_end
 from airflow_provider_mysql_cdc.hooks import submission as submissions
 from airflow_provider_mysql_cdc.hooks.submission import STATE_KEY, Submission
-from airflow_provider_mysql_cdc.operators import detached_driver, driver_handle
+from airflow_provider_mysql_cdc.operators import detached_driver
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.triggers import job, task_state
 from airflow_provider_mysql_cdc.triggers.job import FREE_POLLS, NO_HOLDER, UNKNOWN_POLLS, MySqlCdcJobTrigger
@@ -118,7 +118,7 @@ def test_a_process_whose_task_goes_on_leaves_the_driver_to_the_next_try(
     ended: Ended, driver: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, state: str | None
 ) -> None:
     """A scheduler that began again gives the task to another try, and Airflow ends the process of this one."""
-    monkeypatch.setattr(driver_handle, "state_of", lambda ti: state)
+    monkeypatch.setattr(detached_driver, "state_of", lambda ti: state)
     task = operator()
     task._driver_handle.follow(context()["ti"], submission(driver.pid))
     task.on_kill()
@@ -130,7 +130,7 @@ def test_a_process_whose_task_goes_on_leaves_the_driver_to_the_next_try(
 def test_a_process_whose_task_was_ended_ends_the_driver_of_an_earlier_try_too(
     ended: Ended, driver: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    monkeypatch.setattr(driver_handle, "state_of", lambda ti: state)
+    monkeypatch.setattr(detached_driver, "state_of", lambda ti: state)
     task = operator()
     task._driver_handle.follow(context()["ti"], submission(driver.pid, cluster={"tag": "t"}))
     task.on_kill()
@@ -145,7 +145,7 @@ def test_the_driver_ends_when_the_time_is_over_before_the_deferral(
     """Airflow says that the task is running then; what it calls is the same."""
     from airflow.sdk.execution_time.timeout import timeout
 
-    monkeypatch.setattr(driver_handle, "state_of", lambda ti: "running")
+    monkeypatch.setattr(detached_driver, "state_of", lambda ti: "running")
     ended.holders = [None]
     task, given = operator(master="local[1]"), context(submission(driver.pid))
     monkeypatch.setattr(task, "_check_spark", lambda: None)

@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 from airflow.sdk.log import mask_secret
 
-from airflow_provider_mysql_cdc.hooks.driver_output import LEFT_OUT, LINE_CHARS, TAIL_BYTES, TAIL_LINES, OutputTail
-from airflow_provider_mysql_cdc.hooks.submission import Submission
+from airflow_provider_mysql_cdc.hooks.submission import (
+    LEFT_OUT,
+    LINE_CHARS,
+    TAIL_BYTES,
+    TAIL_LINES,
+    OutputTail,
+    Submission,
+)
 from airflow_provider_mysql_cdc.triggers.job import FREE_POLLS, NO_HOLDER, MySqlCdcJobTrigger
 
 ERROR = "[mysql-cdc] ConfigError: x is wrong"

@@ -20,7 +20,7 @@ folder = package.__path__[0]
 # The offset store in a database is the Airflow worker's.
 for part in ("cdc", "spark"):
     for module in pkgutil.walk_packages([f"{folder}/{part}"], f"{package.__name__}.{part}."):
-        if not module.name.endswith((".sql_store", ".sql_schema")):
+        if not module.name.endswith(".sql_store"):
             importlib.import_module(module.name)
 for job in ("drain_binlog", "snapshot_tables"):
     runpy.run_path(f"{folder}/spark_jobs/{job}.py")

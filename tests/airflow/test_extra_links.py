@@ -11,7 +11,7 @@ from airflow_home import run_dag
 from fakes import FakeOutcome
 
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SourceConnectionError
-from airflow_provider_mysql_cdc.hooks.driver_output import DriverOutput, SparkApplication
+from airflow_provider_mysql_cdc.hooks.submission import DriverOutput, SparkApplication
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.operators.extra_links import RUNBOOK_URL, TaskLinks
 from airflow_provider_mysql_cdc.operators.reset import MySqlCdcResetOffsetOperator

@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.fleet.fleet_spec import fleet_streams
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.operate import offset_from_ledger
+from airflow_provider_mysql_cdc.cdc.operate import stored_offset
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason
 from airflow_provider_mysql_cdc.operators import detached_driver, fleet_plans
 from airflow_provider_mysql_cdc.operators.fleet import MySqlCdcFleetDrainOperator
@@ -136,7 +136,7 @@ def test_a_stream_that_cannot_be_planned_keeps_no_other_from_being_drained(
 
 def test_a_retry_has_only_the_streams_that_are_left(fakes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     submit, streams = fakes
-    monkeypatch.setattr(offset_from_ledger, "tally_of", lambda cfg, run: None)
+    monkeypatch.setattr(stored_offset, "tally_of", lambda cfg, run: None)
     streams.outcomes["east"] = FakeOutcome(complete=False, error=SourceConnectionError("gone"))
     jobs: list[list[str]] = []
 
@@ -291,7 +291,7 @@ def test_a_try_that_follows_a_driver_knows_what_was_not_in_its_job(
     driver = Driver(submit, tmp_path)
     monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.end_run.lock_connection", driver.holder_of)
     monkeypatch.setattr(detached_driver, "DRIVER_POLL_S", 0.1)
-    monkeypatch.setattr(offset_from_ledger, "tally_of", lambda cfg, run: None)
+    monkeypatch.setattr(stored_offset, "tally_of", lambda cfg, run: None)
     streams.refused["south"] = SourcePrivilegeError("a grant is missing")
     streams.idle.add("east")
     driver.is_seen(8)

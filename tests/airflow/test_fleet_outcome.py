@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.operators.fleet_outcome import (
     fleet_summary,
     outcome_table,
 )
-from airflow_provider_mysql_cdc.operators.stream_log import StreamLog
+from airflow_provider_mysql_cdc.operators.fleet_run import StreamLog
 
 OFFSET = {"file": "binlog.000002", "pos": 157}
 ONE = StreamOutcome("eu", "conn_eu", DRAINED, {"offset": OFFSET, "counts": {"all.orders": 3}, "batches": 1})

@@ -17,7 +17,7 @@ from fakes import FakeOutcome, FakePipeline, FakeStream, FakeSubmit, connections
 
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, RunInProgressError, SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import record_refusal, set_paused, stop_scans
-from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import parse_tables, signal_id, task_signal_id
+from airflow_provider_mysql_cdc.cdc.operate.send_signal import parse_tables, signal_id, task_signal_id
 from airflow_provider_mysql_cdc.operators import adhoc_snapshot as asking
 from airflow_provider_mysql_cdc.operators.common import generation_of
 from airflow_provider_mysql_cdc.operators.incremental import MySqlCdcIncrementalSnapshotOperator

@@ -32,7 +32,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import (
     stop_scans,
 )
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.operate import snapshot_request as asked_snapshot
+from airflow_provider_mysql_cdc.cdc.operate import send_signal as asked_snapshot
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.sensors.incremental import MySqlIncrementalSnapshotSensor
 from airflow_provider_mysql_cdc.triggers.incremental import MySqlIncrementalSnapshotTrigger

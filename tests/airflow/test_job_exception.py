@@ -17,8 +17,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SinkConnectionError,
     SinkError,
 )
-from airflow_provider_mysql_cdc.operators.job_exception import JobEnd
-from airflow_provider_mysql_cdc.operators.task_error import TaskFailedError, TaskRetryError
+from airflow_provider_mysql_cdc.operators.task_error import JobEnd, TaskFailedError, TaskRetryError
 
 LOST = FakeOutcome(complete=False)
 POD = RuntimeError("Spark application x failed (phase=Failed exit_code={} reason=Error)")

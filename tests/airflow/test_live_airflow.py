@@ -30,8 +30,7 @@ from real_servers import files_with
 from statsd_server import StatsdServer
 
 from airflow_provider_mysql_cdc.assets.mysql_cdc import table_uri
-from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running
-from airflow_provider_mysql_cdc.cdc.operate.stream_drivers import any_driver_running
+from airflow_provider_mysql_cdc.cdc.operate.end_run import any_driver_running, driver_running
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 

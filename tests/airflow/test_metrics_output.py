@@ -16,13 +16,12 @@ from fakes import FakeOutcome, FakePipeline, FakeSubmit, connections, install
 
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
-from airflow_provider_mysql_cdc.cdc.metrics.stream_counts import StreamCounts
-from airflow_provider_mysql_cdc.cdc.metrics.stream_lag import StreamLag
-from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics
+from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import StreamLag
+from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamCounts, StreamMetrics
 from airflow_provider_mysql_cdc.cdc.operate import stream_status
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import StreamStatus
 from airflow_provider_mysql_cdc.cdc.sink import topics
-from airflow_provider_mysql_cdc.operators import metrics_output
+from airflow_provider_mysql_cdc.operators import task_result
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
@@ -109,7 +108,7 @@ def test_a_try_that_ends_without_kafka_asks_shortly_whether_it_is_there_again(
     monkeypatch.setattr(topics, "accepts_clients", lambda settings, timeout_s: asked.append(timeout_s))
     monkeypatch.setattr(stream_status, "read_status", lambda cfg: pytest.fail("it waits for Kafka"))
     ti = run("metrics_without_kafka", metrics_file=str(tmp_path / "shop.prom"))
-    assert (ti.state, asked, list(tmp_path.glob("*.prom"))) == ("failed", [metrics_output.KAFKA_TIMEOUT_S], [])
+    assert (ti.state, asked, list(tmp_path.glob("*.prom"))) == ("failed", [task_result.KAFKA_TIMEOUT_S], [])
 
 
 def test_a_file_that_cannot_be_written_does_not_hide_how_the_task_ended(fakes: Any, tmp_path: Path) -> None:

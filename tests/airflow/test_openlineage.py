@@ -28,10 +28,9 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.operate import data_flow, verify_outcome
+from airflow_provider_mysql_cdc.cdc.operate import data_flow, settle
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import verdict_values
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import NotCompared, TableVerdict
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import NotCompared, TableVerdict, VerifyRequest
 from airflow_provider_mysql_cdc.operators import detached_driver
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.operators.incremental import MySqlCdcIncrementalSnapshotOperator
@@ -191,7 +190,7 @@ def test_a_verification_reads_tables_and_topics_and_says_which_are_equal(
         values = verdict_values(build_ledger_state({}), result)
         return build_ledger_state({key: None if value is None else encode(value) for key, value in values})
 
-    monkeypatch.setattr(verify_outcome, "read_ledger", ledger)
+    monkeypatch.setattr(settle, "read_ledger", ledger)
     with DAG("lineage_of_a_verification", schedule=None) as dag:
         MySqlCdcVerifyOperator(task_id="verify", retries=0)
     assert run_dag(dag).state == "success"

@@ -18,17 +18,16 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_st
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
 from airflow_provider_mysql_cdc.cdc.operate import check_setup
-from airflow_provider_mysql_cdc.cdc.operate.lag_history import LagPoint
+from airflow_provider_mysql_cdc.cdc.operate.lag import LagPoint
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import verdict_values
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import NotCompared, TableVerdict
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
-from airflow_provider_mysql_cdc.plugins import page_routes, pipeline_details, pipeline_status
+from airflow_provider_mysql_cdc.plugins import page_app, pipeline_details, pipeline_status
 from airflow_provider_mysql_cdc.plugins.page_urls import pipeline_url
 from airflow_provider_mysql_cdc.plugins.pipeline_status import PipelineReading
-from airflow_provider_mysql_cdc.plugins.serialized_tasks import PipelineTask
+from airflow_provider_mysql_cdc.plugins.pipelines import PipelineTask
 from airflow_provider_mysql_cdc.plugins.status_cache import StatusCache
-from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
-from airflow_provider_mysql_cdc.state.metadata_accessor import MetadataAccessor
+from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore, MetadataAccessor
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
 
@@ -47,7 +46,7 @@ def site(opened: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     forget_dags()  # other modules store theirs in the same database
     monkeypatch.setattr(pipeline_status, "KAFKA_TIMEOUT_S", 0.2)
     monkeypatch.setattr(check_setup, "KAFKA_TIMEOUT_S", 0.2)
-    for cache in page_routes.CACHES:
+    for cache in page_app.CACHES:
         cache._entries.clear()
     opened.log_in("bob", "USER")
     yield opened
@@ -216,7 +215,7 @@ def test_the_report_of_a_verification_says_what_differs_and_what_to_do(
     assert "Columns that differ: item 3, total 1" in browser.text("[data-table='shop.orders']")
     browser.click("[data-table='shop.gone'] summary")
     assert "Not judged: it is <b>gone</b>" in browser.text("[data-table='shop.gone']")
-    page_routes.VERIFICATIONS._entries.clear()
+    page_app.VERIFICATIONS._entries.clear()
     shown = "document.querySelector(`[data-table='shop.orders']`).open"
     assert browser.run(f"new Promise((done) => setTimeout(() => done({shown}), 6000))") is True, "and stays open"
     assert browser.complaints() == []
@@ -244,7 +243,7 @@ def test_the_reading_of_an_ad_hoc_snapshot_is_paused_resumed_and_stopped(
 ) -> None:
     """By runs of the DAG that sends signals, with the user's own rights, and with an entry in the audit log."""
     paused = False
-    monkeypatch.setattr(page_routes, "STATUS", StatusCache(lambda task: reading_with_scans(paused)))
+    monkeypatch.setattr(page_app, "STATUS", StatusCache(lambda task: reading_with_scans(paused)))
     browser = shop.browser
     shop.open(SHOP)
     text = browser.text("#scans tbody tr")
@@ -263,7 +262,7 @@ def test_the_reading_of_an_ad_hoc_snapshot_is_paused_resumed_and_stopped(
         browser.wait_for(f"{sent} && !document.querySelector('dialog').open")
         browser.run("document.getElementById('notice').innerText = ''")
     paused = True
-    page_routes.STATUS._entries.clear()
+    page_app.STATUS._entries.clear()
     browser.wait_for("document.querySelector('#scans [data-state=paused]')")
     browser.click("[data-signal=resume-snapshot]")
     browser.click("#confirm")
@@ -294,8 +293,7 @@ def triggered_by(dag_id: str) -> list[str]:
 
 
 def test_a_run_whose_form_chooses_the_connection_is_told_which_one(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_provider_mysql_cdc.dag_factory.stream import FORM_STREAM
-    from airflow_provider_mysql_cdc.dag_factory.stream_dags import drain_dag
+    from airflow_provider_mysql_cdc.dag_factory.stream_dags import FORM_STREAM, drain_dag
 
     define_connection(monkeypatch, "mysql_cdc_default", "shop")
     store_dags({"mysql_cdc_drain": drain_dag(FORM_STREAM, None)})
@@ -361,9 +359,9 @@ def test_a_pipeline_of_five_thousand_tables_shows_a_hundred(shop: Site, monkeypa
     """What the browser draws does not grow with the tables."""
     tables = [{"table": f"shop.t{n:04}", "records": n, "verdict": None} for n in range(5_000)]
     report = PipelineReading({"unread": {}, "state": "behind"})
-    monkeypatch.setattr(page_routes, "STATUS", StatusCache(lambda task: report))
+    monkeypatch.setattr(page_app, "STATUS", StatusCache(lambda task: report))
     found = PipelineReading({"unread": {}, "tables": tables, "structures": {}})
-    monkeypatch.setattr(page_routes, "TABLES", StatusCache(lambda task: found))
+    monkeypatch.setattr(page_app, "TABLES", StatusCache(lambda task: found))
     browser = shop.browser
     shop.open(SHOP)
     browser.wait_for("document.querySelector('#tables caption')?.innerText === '1 to 100 of 5000'")
@@ -449,7 +447,7 @@ def test_twelve_streams_are_seen_at_one_glance(site: Site, monkeypatch: pytest.M
         status = {"topic.prefix": task.conn_id, "at_ms": now_ms(), "active": None, "lag": lag, "batch": {}}
         return PipelineReading({"unread": {}, "state": state, "status": status})
 
-    monkeypatch.setattr(page_routes, "STATUS", StatusCache(read))
+    monkeypatch.setattr(page_app, "STATUS", StatusCache(read))
     dags: dict[str, DAG] = {}
     for name in STREAMS:
         dags |= cdc_pipeline(name, mysql_cdc_conn_id=f"mysql_{name}", schedule="*/5 * * * *")

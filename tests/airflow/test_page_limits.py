@@ -15,12 +15,12 @@ from kit import tiers
 from page_site import add_bundle, bearer, connection_of_team, define_connection, forget_dags, store_dags
 from test_page_routes import VIEWER, read
 
-from airflow_provider_mysql_cdc.cdc.operate.table_structures import StructureRecord
+from airflow_provider_mysql_cdc.cdc.operate.schema_history import StructureRecord
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
-from airflow_provider_mysql_cdc.plugins import page_access, page_app, page_routes, pipeline_status, pipelines
+from airflow_provider_mysql_cdc.plugins import page_access, page_app, pipeline_status, pipelines
 from airflow_provider_mysql_cdc.plugins.mysql_cdc_page import MySqlCdcPagePlugin
 from airflow_provider_mysql_cdc.plugins.pipeline_status import PipelineReading
-from airflow_provider_mysql_cdc.plugins.serialized_tasks import PipelineTask
+from airflow_provider_mysql_cdc.plugins.pipelines import PipelineTask
 from airflow_provider_mysql_cdc.plugins.status_cache import StatusCache
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
@@ -32,7 +32,7 @@ PART = "/mysql-cdc/api/pipeline{}?conn_id=mysql_shop"
 @pytest.fixture(autouse=True)
 def no_dags(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(pipeline_status, "KAFKA_TIMEOUT_S", 0.2)
-    page_routes.STATUS._entries.clear()
+    page_app.STATUS._entries.clear()
     define_connection(monkeypatch, "mysql_shop", "shop")
     yield
     forget_dags()
@@ -73,7 +73,7 @@ def test_a_request_that_waits_holds_no_connection_of_airflow_s_database(
         event.listen(settings.engine.pool, name, act)
     try:
         for part in ("", "/status", "/tables", "/history"):
-            monkeypatch.setattr(page_routes, "STATUS", StatusCache(read_slowly))
+            monkeypatch.setattr(page_app, "STATUS", StatusCache(read_slowly))
             assert api.get(PART.format(part), headers=bearer(*VIEWER)).status_code == 200
     finally:
         for name, act in listeners:
@@ -153,8 +153,8 @@ def test_many_requests_for_many_tables_take_no_more_memory_than_some(
     made = [cdc_pipeline(f"s{n:02}", mysql_cdc_conn_id=f"mysql_{n:02}", dags=["drain"]) for n in range(PIPELINES)]
     others = read(api, "/mysql-cdc/api/pipelines")["total"]
     store_dags(dict(ChainMap(*made)))
-    monkeypatch.setattr(page_routes, "STATUS", StatusCache(read_status, clock=lambda: now[0]))
-    monkeypatch.setattr(page_routes, "TABLES", StatusCache(read_tables, clock=lambda: now[0]))
+    monkeypatch.setattr(page_app, "STATUS", StatusCache(read_status, clock=lambda: now[0]))
+    monkeypatch.setattr(page_app, "TABLES", StatusCache(read_tables, clock=lambda: now[0]))
     headers = bearer(*VIEWER)
 
     def visit(first: int) -> int:
@@ -173,7 +173,7 @@ def test_many_requests_for_many_tables_take_no_more_memory_than_some(
 
     before = max(visit(3 * turn) for turn in range(8))
     after = max(visit(3 * turn) for turn in range(8, 16))
-    kept = {name: len(getattr(page_routes, name)._entries) for name in ("STATUS", "TABLES")}
+    kept = {name: len(getattr(page_app, name)._entries) for name in ("STATUS", "TABLES")}
     print(f"{before / 1e6:.0f} MB, then {after / 1e6:.0f} MB; kept {kept}")
     assert kept["TABLES"] <= 21, "what nobody has asked for in ten minutes is forgotten"
     assert after < before + 30_000_000

@@ -32,7 +32,7 @@ from airflow_provider_mysql_cdc.cdc.operate import check_setup
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import verdict_values
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
 from airflow_provider_mysql_cdc.operators.signal import MySqlCdcSignalOperator
-from airflow_provider_mysql_cdc.plugins import page_routes, pipeline_details, pipeline_status
+from airflow_provider_mysql_cdc.plugins import page_app, pipeline_details, pipeline_status
 from airflow_provider_mysql_cdc.plugins.page_urls import pipeline_url
 from airflow_provider_mysql_cdc.plugins.pipeline_status import PipelineReading
 from airflow_provider_mysql_cdc.plugins.status_cache import StatusCache
@@ -60,7 +60,7 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Store the DAGs of one pipeline whose servers are down, and do not wait long for them."""
     monkeypatch.setattr(pipeline_status, "KAFKA_TIMEOUT_S", 0.2)
     monkeypatch.setattr(check_setup, "KAFKA_TIMEOUT_S", 0.2)
-    for cache in page_routes.CACHES:
+    for cache in page_app.CACHES:
         cache._entries.clear()
     define_connection(monkeypatch, "mysql_shop", "shop")
     store_dags(cdc_pipeline("shop", mysql_cdc_conn_id="mysql_shop", schedule="*/5 * * * *", tables=["shop.orders"]))
@@ -237,11 +237,11 @@ def test_five_thousand_tables_are_listed_a_hundred_at_a_time(api: TestClient, mo
 
     uri = "mysql-cdc://mysql.example:3306/shop"
     state = {"state": "behind", "unread": {}, "asset_uri": uri, "points": []}
-    monkeypatch.setattr(page_routes, "STATUS", StatusCache(lambda task: PipelineReading(state)))
+    monkeypatch.setattr(page_app, "STATUS", StatusCache(lambda task: PipelineReading(state)))
     asked: dict[str, list[int]] = {}
     for size, expected in counts.items():
         cache = StatusCache(many)
-        monkeypatch.setattr(page_routes, "TABLES", cache)
+        monkeypatch.setattr(page_app, "TABLES", cache)
         headers, path = bearer(*VIEWER), "/mysql-cdc/api/pipeline?conn_id=mysql_shop"
         tables_path = "/mysql-cdc/api/pipeline/tables?conn_id=mysql_shop"
         assert api.get(path, headers=headers).json()["reading"]["state"] == "behind"
@@ -269,11 +269,11 @@ def test_a_hundred_pipelines_cost_as_many_queries_as_one(api: TestClient, monkey
     api.get(path, headers=headers)
     with counted_queries() as many:
         answer = api.get(path, headers=headers)
-    assert (answer.json()["total"], len(answer.json()["pipelines"])) == (100, page_routes.PAGE_SIZE)
+    assert (answer.json()["total"], len(answer.json()["pipelines"])) == (100, page_app.PAGE_SIZE)
     assert len(many) == len(few) <= 12
     page = sum(len(api.get(p, headers=headers).content) for p in ("/mysql-cdc/", "/mysql-cdc/static/page.js"))
     assert len(answer.content) < 25_000 and page < 25_000
-    assert page_routes.STATUS._entries == {}, "the list asks neither a source nor Kafka"
+    assert page_app.STATUS._entries == {}, "the list asks neither a source nor Kafka"
 
 
 @pytest.mark.parametrize("conn_id", ["a/b", "../x", "a%2fb", "constructor", "quo'te\"<script>", "grün"])
@@ -297,7 +297,7 @@ def test_servers_are_checked_for_those_who_may_read_the_connections(api: TestCli
         hidden = api.get("/api/v2/connections/mysql_shop", headers=bearer(*who)).status_code == 403
         assert shown is allowed and hidden is not allowed
         assert api.get(path, headers=bearer(*who)).status_code == (200 if allowed else 403)
-    assert not page_routes.CHECKS._entries or read(api, path, ROOT)
+    assert not page_app.CHECKS._entries or read(api, path, ROOT)
 
 
 def test_every_connection_of_a_pipeline_must_be_readable_for_a_check(
@@ -325,7 +325,7 @@ def test_texts_of_logs_are_for_those_who_may_read_logs(api: TestClient, monkeypa
     lists = {"errors": [error], "scans": [{"table": "t", "reason": "id = SECRET"}], "requests": []}
     status = {"topic.prefix": "shop", "at_ms": 1, "active": False, "lag": {}, "batch": batch}
     report = {"unread": {}, "state": "failed", "status": status, "report": lists}
-    monkeypatch.setattr(page_routes, "STATUS", StatusCache(lambda task: PipelineReading(report)))
+    monkeypatch.setattr(page_app, "STATUS", StatusCache(lambda task: PipelineReading(report)))
     path = "/mysql-cdc/api/pipeline{}?conn_id=mysql_shop"
     assert str(read(api, path.format(""))).count("SECRET") == 3
     listed = [api.get(p, headers=bearer(*VIEWER)).text for p in (path.format("/status"), "/mysql-cdc/api/pipelines")]
@@ -377,7 +377,7 @@ def test_a_person_who_may_read_one_dag_gets_no_texts_of_the_logs_of_the_others(
     """Errors stand in the ledger whichever DAG had them; runs, events and buttons are of the DAG that he may read."""
     error = {"type": "DdlParseError", "what": "unread", "where": "", "why": "SECRET", "owner": "shop_drain/b/c"}
     report = {"unread": {}, "state": "failed", "report": {"errors": [error], "scans": [], "requests": []}}
-    monkeypatch.setattr(page_routes, "STATUS", StatusCache(lambda task: PipelineReading(report)))
+    monkeypatch.setattr(page_app, "STATUS", StatusCache(lambda task: PipelineReading(report)))
     only, manager = "shop_send_signal", type(get_auth_manager())
     allows = manager.is_authorized_dag
     monkeypatch.setattr(manager, "get_authorized_dag_ids", lambda self, **_: {only})

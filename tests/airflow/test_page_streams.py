@@ -25,13 +25,12 @@ from test_page_routes import read
 from airflow_provider_mysql_cdc.assets.mysql_cdc import table_uri
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
-from airflow_provider_mysql_cdc.cdc.operate import table_structures
+from airflow_provider_mysql_cdc.cdc.operate import schema_history
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import read_status
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
-from airflow_provider_mysql_cdc.plugins import page_routes, table_versions
-from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
-from airflow_provider_mysql_cdc.state.metadata_accessor import MetadataAccessor
+from airflow_provider_mysql_cdc.plugins import page_app, pipeline_tables
+from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore, MetadataAccessor
 from airflow_provider_mysql_cdc.state.offset_database import sql_store
 
 pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("metadata_db")]
@@ -51,7 +50,7 @@ def shop(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], stack: Any
 
 def shown(api: TestClient, part: str = "", more: str = "") -> Any:
     """Return what the page shows now."""
-    for cache in page_routes.CACHES:
+    for cache in page_app.CACHES:
         cache._entries.clear()
     return read(api, PAGE.format(part) + more, ("root", "ADMIN"))
 
@@ -238,7 +237,7 @@ def test_the_structure_of_a_table_is_named_by_its_record_of_the_schema_history(
     api: TestClient, pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also of a table without rows, and from one record to the next without reading the earlier ones again."""
-    monkeypatch.setattr(table_versions, "KEPT", table_versions._KeptStructures())
+    monkeypatch.setattr(pipeline_tables, "KEPT", pipeline_tables._KeptStructures())
     execute(root, *filled(database, "t", count=5), f"CREATE TABLE {database}.never_written (id INT PRIMARY KEY)")
     pipeline.snapshot()
 
@@ -256,7 +255,7 @@ def test_the_structure_of_a_table_is_named_by_its_record_of_the_schema_history(
         read_from.append(more["since"][0])
         return read_topic(*arguments, **more)
 
-    monkeypatch.setattr(table_structures, "read_topic", noted)
+    monkeypatch.setattr(schema_history, "read_topic", noted)
     pipeline.drain()
     second = versions()
     assert set(second) == {"t"} and second["t"] > max(first.values())

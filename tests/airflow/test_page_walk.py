@@ -24,11 +24,10 @@ from real_servers import define_connections
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
-from airflow_provider_mysql_cdc.cdc.operate.lag_history import LagPoint, read_points
+from airflow_provider_mysql_cdc.cdc.operate.lag import LagPoint, read_points
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
 from airflow_provider_mysql_cdc.plugins.page_urls import pipeline_url
-from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
-from airflow_provider_mysql_cdc.state.metadata_accessor import MetadataAccessor
+from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore, MetadataAccessor
 
 pytestmark = [pytest.mark.stack, pytest.mark.exhaustive, pytest.mark.usefixtures("metadata_db")]
 

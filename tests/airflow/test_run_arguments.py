@@ -10,10 +10,10 @@ from airflow.sdk import DAG, Param, task
 from airflow_home import run_dag
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.operators.arguments import AUTHOR_SPARK_ARGUMENTS
 from airflow_provider_mysql_cdc.operators.common import task_config
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.operators.reset import MySqlCdcResetOffsetOperator
-from airflow_provider_mysql_cdc.operators.run_arguments import AUTHOR_SPARK_ARGUMENTS
 from airflow_provider_mysql_cdc.operators.snapshot import MySqlCdcSnapshotOperator
 
 pytestmark = pytest.mark.usefixtures("metadata_db")

@@ -21,8 +21,8 @@ from airflow_provider_mysql_cdc.cdc.config import kafka, undeclared_properties
 from airflow_provider_mysql_cdc.cdc.config import property_families as families
 from airflow_provider_mysql_cdc.cdc.config.field import SetBy
 from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt
+from airflow_provider_mysql_cdc.cdc.config.property_sources import set_by
 from airflow_provider_mysql_cdc.cdc.config.read_properties import ALIASES
-from airflow_provider_mysql_cdc.cdc.config.run_properties import set_by
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.operators.signal import MySqlCdcSignalOperator
 

@@ -12,7 +12,7 @@ from fakes import FakeOutcome, connections, install
 
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
-from airflow_provider_mysql_cdc.operators.run_summary import NAMED_TABLES, summary_text
+from airflow_provider_mysql_cdc.operators.task_result import NAMED_TABLES, summary_text
 
 OFFSET = {"file": "binlog.000002", "pos": 157}
 

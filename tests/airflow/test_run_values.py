@@ -27,7 +27,7 @@ def from_form(context: Any, *_: Any) -> str:
     ],
 )
 def test_macros_and_filters_of_the_dag_may_read_the_run(text: str, is_run_value: bool) -> None:
-    from airflow_provider_mysql_cdc.operators.run_values import RunValues
+    from airflow_provider_mysql_cdc.operators.arguments import RunValues
 
     env = Environment()
     env.globals |= {"from_form": from_form, "prefix": "shop"}

@@ -14,8 +14,8 @@ from airflow_home import run_dag
 from fakes import FakeSubmit, connections, install
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.hooks.secret_settings import holds_secret
 from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
+from airflow_provider_mysql_cdc.hooks.spark_settings import holds_secret
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 

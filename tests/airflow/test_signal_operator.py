@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from real_servers import define_connections, execute
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
-from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger
+from airflow_provider_mysql_cdc.cdc.operate.send_signal import peek_ledger
 from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import KafkaSignalChannel
 from airflow_provider_mysql_cdc.cdc.signals.signal import pending_signals, read_action
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook

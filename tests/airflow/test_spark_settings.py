@@ -14,8 +14,8 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.environment.packed import MANIFEST
 from airflow_provider_mysql_cdc.hooks import spark_python
-from airflow_provider_mysql_cdc.hooks.spark_defaults import JAVA_OPTIONS, cluster_defaults, with_defaults
 from airflow_provider_mysql_cdc.hooks.spark_python import DRIVER_PYTHON, EXECUTOR_PYTHON, choose_python, driver_env
+from airflow_provider_mysql_cdc.hooks.spark_settings import JAVA_OPTIONS, cluster_defaults, with_defaults
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook
 
 STANDALONE, YARN = "spark://one:7077", "yarn"

@@ -16,9 +16,9 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
 from airflow_provider_mysql_cdc.hooks import spec_delivery as spec_carrier
-from airflow_provider_mysql_cdc.hooks.hadoop_credentials import TOKEN_FILE_VARIABLE
 from airflow_provider_mysql_cdc.hooks.spec_delivery import (
     FOLDER_PREFIX,
+    TOKEN_FILE_VARIABLE,
     YARN_TAGS,
     DriverTarget,
     deliver_spec,

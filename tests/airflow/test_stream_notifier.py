@@ -15,9 +15,9 @@ from airflow_home import run_dag
 from fakes import PASSWORD
 
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
-from airflow_provider_mysql_cdc.cdc.metrics.stream_lag import StreamLag
+from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import StreamLag
 from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics
-from airflow_provider_mysql_cdc.cdc.operate import stream_alarms
+from airflow_provider_mysql_cdc.cdc.operate import stream_report
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import StreamStatus
 from airflow_provider_mysql_cdc.notifications.stream_notifier import MySqlCdcStreamNotifier
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
@@ -63,8 +63,8 @@ def lag(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
         lag_ms = int(seconds.get(cfg.topic_prefix, 0) * 1000)
         return StreamStatus(cfg.topic_prefix, 1, False, StreamLag(lag_ms, 1), StreamMetrics())
 
-    monkeypatch.setattr(stream_alarms, "read_status", read)
-    monkeypatch.setattr(stream_alarms, "check_setup", lambda cfg, state: [])
+    monkeypatch.setattr(stream_report, "read_status", read)
+    monkeypatch.setattr(stream_report, "check_setup", lambda cfg, state: [])
     return seconds
 
 

@@ -15,10 +15,9 @@ from fakes import FakeSubmit
 from test_application_end import JOB, SPEC, api
 
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
-from airflow_provider_mysql_cdc.hooks.hadoop_credentials import TOKEN_FILE_VARIABLE
 from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook
-from airflow_provider_mysql_cdc.hooks.spec_delivery import deliver_spec
+from airflow_provider_mysql_cdc.hooks.spec_delivery import TOKEN_FILE_VARIABLE, deliver_spec
 
 __all__ = ["api"]
 

@@ -17,8 +17,13 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     from_message,
 )
 from airflow_provider_mysql_cdc.operators import task_error
-from airflow_provider_mysql_cdc.operators.job_exception import failure_text
-from airflow_provider_mysql_cdc.operators.task_error import WIDTH, airflow_error, short_text, shorten_record
+from airflow_provider_mysql_cdc.operators.task_error import (
+    WIDTH,
+    airflow_error,
+    failure_text,
+    short_text,
+    shorten_record,
+)
 
 GONE = LedgerMissingError(
     "the ledger is gone",

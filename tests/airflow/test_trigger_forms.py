@@ -12,8 +12,8 @@ from airflow.sdk import DAG
 from airflow_home import run_dag
 
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
+from airflow_provider_mysql_cdc.operators.dag_forms import verify_arguments, verify_params
 from airflow_provider_mysql_cdc.operators.dag_params import adhoc_arguments, adhoc_params, reading_arguments
-from airflow_provider_mysql_cdc.operators.verify_params import verify_arguments, verify_params
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
 DAGS = Path(__file__).resolve().parents[2] / "airflow_provider_mysql_cdc" / "example_dags"

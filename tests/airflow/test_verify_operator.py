@@ -23,14 +23,20 @@ from airflow_provider_mysql_cdc.assets.mysql_cdc import verification_asset, veri
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.operate import verify_outcome
+from airflow_provider_mysql_cdc.cdc.operate import settle
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import verdict_values
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import bounded_json
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import MAX_EXAMPLES, RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, TableVerdict, VerifyResult
-from airflow_provider_mysql_cdc.operators import verify_params
-from airflow_provider_mysql_cdc.operators.report_file import write_report_file
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
+    MAX_EXAMPLES,
+    DifferenceKind,
+    RepairMode,
+    TableVerdict,
+    VerifyRequest,
+    VerifyResult,
+)
+from airflow_provider_mysql_cdc.operators import dag_forms
+from airflow_provider_mysql_cdc.operators.task_result import write_report_file
 from airflow_provider_mysql_cdc.operators.verify import MAX_RESULT_TABLES, MySqlCdcVerifyOperator
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
@@ -66,7 +72,7 @@ class Verdicts:
 @pytest.fixture
 def verdicts(fakes: Any, monkeypatch: pytest.MonkeyPatch) -> Verdicts:
     found = Verdicts(fakes[0])
-    monkeypatch.setattr(verify_outcome, "read_ledger", found.ledger)
+    monkeypatch.setattr(settle, "read_ledger", found.ledger)
     return found
 
 
@@ -361,7 +367,7 @@ def test_a_result_stays_small_whatever_number_of_tables_differ() -> None:
     assert (len(summary["tables"]), summary["tables_omitted"]) == (1_000, 4_000)
     assert all(counts["findings"] for counts in summary["tables"].values()), "those with differences come first"
     assert len(json.dumps(summary)) < 150_000
-    error = verify_outcome.differences_error(verify_result(*tables))
+    error = settle.differences_error(verify_result(*tables))
     assert error is not None and error.what == "4,000 of 5,000 tables differ from their topics"
     assert error.where.endswith("and 3,995 more")
 
@@ -421,7 +427,7 @@ def test_the_form_refuses_wrong_values(fakes: Any, form: dict[str, Any]) -> None
 
 
 def test_the_form_s_limit_of_examples_is_the_request_s() -> None:
-    assert verify_params.MAX_EXAMPLES == MAX_EXAMPLES
+    assert dag_forms.MAX_EXAMPLES == MAX_EXAMPLES
 
 
 @pytest.mark.parametrize(("value", "schedule"), [("@weekly", "0 0 * * 0"), ("none", None), ("", None)])

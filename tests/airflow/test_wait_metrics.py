@@ -20,8 +20,8 @@ from fakes import connections
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkError
-from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, TableStatus
-from airflow_provider_mysql_cdc.cdc.metrics.wait_metrics import WAIT_METRICS
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import SnapshotStatus, TableStatus
+from airflow_provider_mysql_cdc.cdc.metrics.metric_table import WAIT_METRICS
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate import lag
 from airflow_provider_mysql_cdc.cdc.operate.due_drain import StreamState

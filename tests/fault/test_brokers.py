@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.fleet.fleet_driver import run_fleet
 from airflow_provider_mysql_cdc.cdc.fleet.fleet_spec import fleet_job
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.spark.errors import named_job_error
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.fault]

@@ -24,7 +24,7 @@ from pipelinelib.pipeline import Pipeline
 from pipelinelib.submit import ROOT, over_connect, start_connect
 from test_driver_kills import PROPERTIES, change, check, load
 
-from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
+from airflow_provider_mysql_cdc.cdc.operate.settle import settle_offset
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark]
 __all__ = ["PROPERTIES"]

@@ -19,7 +19,7 @@ from kit.records import duplicates
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.operate.job_outcome import JobOutcome
+from airflow_provider_mysql_cdc.cdc.operate.settle import JobOutcome
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
 pytestmark = [pytest.mark.fault, pytest.mark.native]

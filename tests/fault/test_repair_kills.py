@@ -18,8 +18,7 @@ from pipelinelib.stand_ins import ThreadRunner
 from pipelinelib.submit import start_process
 
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, RepairMode
 from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
 
 pytestmark = pytest.mark.fault

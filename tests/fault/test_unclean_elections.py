@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, RecordsLostError, Si
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import topic_config
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import RepairMode, VerifyRequest
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.fault]
 

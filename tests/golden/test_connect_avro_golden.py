@@ -22,8 +22,7 @@ from kit.cases import for_each
 from kit.tiers import many
 from topiclib.wire import connect_schema
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_payload import encoder
-from airflow_provider_mysql_cdc.cdc.avro.compiled_payload import compiled_encoder
+from airflow_provider_mysql_cdc.cdc.avro.avro_payload import compiled_encoder, encoder
 from airflow_provider_mysql_cdc.cdc.avro.connect_avro import avro_schema
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError

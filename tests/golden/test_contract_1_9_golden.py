@@ -31,10 +31,9 @@ from kit.decode_builder import body, image, table_map
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EnvelopeText, EventContext
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
-from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import PLACEHOLDER, TransactionMetadata
+from airflow_provider_mysql_cdc.cdc.drain.side_records import PLACEHOLDER, TransactionMetadata
 from airflow_provider_mysql_cdc.cdc.emit.contracts import MYSQL_1_9, contract
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import transaction_record

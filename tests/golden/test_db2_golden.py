@@ -17,8 +17,7 @@ from golden.golden_data import sample
 from kit.decode_builder import one_text, one_value
 
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext, UnnumberedRow
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EventContext, UnnumberedRow
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.emit.source_block import LsnPosition, fill_lsn, source_block
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import topic_name

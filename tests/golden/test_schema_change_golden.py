@@ -12,7 +12,7 @@ from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.ddl.state import DefaultCharset
-from airflow_provider_mysql_cdc.cdc.emit.headers import context_headers
+from airflow_provider_mysql_cdc.cdc.emit.envelope import context_headers
 from airflow_provider_mysql_cdc.cdc.emit.schema_change import SchemaChangeFormat, snapshot_statements
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from golden.golden_data import rows
 
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EventContext
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import transaction_record
 from airflow_provider_mysql_cdc.cdc.emit.source_block import fill, fill_snapshot, snapshot_marker, source_block
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset

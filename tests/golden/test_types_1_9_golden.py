@@ -13,13 +13,13 @@ from golden.contract_rig import OLD, created
 from kit.cases import for_each
 from kit.decode_builder import one_text, one_value
 
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import WireType
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import REAL_AS_FLOAT
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
-from airflow_provider_mysql_cdc.cdc.decode import native_ops, native_text
+from airflow_provider_mysql_cdc.cdc.decode import native_kernel, native_text
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest
@@ -273,7 +273,7 @@ def test_the_kernel_leaves_the_texts_of_old_timestamps_to_python() -> None:
     for digits, known in ((0, True), (3, False)):
         column = only(f"TIMESTAMP({digits}) NULL")
         request = ColumnRequest(column, WireType(wt.TIMESTAMP2, digits), OLD, "null")
-        assert (native_ops.binlog_op(request) is not None) is known
+        assert (native_kernel.binlog_op(request) is not None) is known
         if known:
             native_text.text_op(column, OLD, "null")
         else:

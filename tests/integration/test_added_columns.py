@@ -14,9 +14,8 @@ from kit.sql import execute, rows
 from kit.table_rig import interrupt
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import VerdictKind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import RepairMode, VerdictKind, VerifyRequest
 
 FORMATS = {
     "json": {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"},

@@ -20,7 +20,7 @@ from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 from test_decode_types import CHARSETS, DOCUMENTS, LAX, TYPES, expectation, told
 
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import AvroFormat
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import AvroFormat
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
 WORKLOADS = Path(__file__).resolve().parents[1] / "golden" / "peer" / "workloads"

@@ -16,16 +16,15 @@ from kit.tcp_proxy import TcpProxy
 from pipelinelib.pipeline import Pipeline
 from pipelinelib.stand_ins import ThreadRunner
 
+from airflow_provider_mysql_cdc.cdc.binlog import broken_connections
 from airflow_provider_mysql_cdc.cdc.binlog import connect as connect_module
-from airflow_provider_mysql_cdc.cdc.binlog import reconnect_delay
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.drain import drain_writer
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.verify.repair import repair_window
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, RepairMode, VerifyRequest
 
 FLAT = {
     "key.converter.schemas.enable": "false",
@@ -53,7 +52,7 @@ BOUND_S = 40.0
 def pipeline(
     properties: dict[str, str], root: Any, database: str, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> Pipeline:
-    monkeypatch.setattr(reconnect_delay, "FIRST_DELAY_S", 0.05)
+    monkeypatch.setattr(broken_connections, "FIRST_DELAY_S", 0.05)
     execute(root, f"USE `{database}`", "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(200))")
     execute(root, "INSERT INTO t VALUES " + ", ".join(f"({n}, REPEAT('a', 100))" for n in range(ROWS)))
     return Pipeline(properties | FLAT | {"database.port": str(proxy.port)})
@@ -296,7 +295,7 @@ def test_a_job_over_connections_of_which_many_break(
 ) -> None:
     """What ends a try of its task is the loss of the run's lock alone, which a person may have taken from it."""
     more_tables(root)
-    monkeypatch.setattr(reconnect_delay, "MAX_DELAY_S", 0.2)
+    monkeypatch.setattr(broken_connections, "MAX_DELAY_S", 0.2)
     pipeline.properties["connect.max.attempts"] = "60"
     if job == "verify":
         assert pipeline.snapshot().complete

@@ -15,10 +15,9 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all, fetch_dicts
-from airflow_provider_mysql_cdc.cdc.binlog.dump import client_uuid
+from airflow_provider_mysql_cdc.cdc.binlog.dump import RegisteredClient, client_uuid
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
 from airflow_provider_mysql_cdc.cdc.binlog.preflight import find_problems, read_facts
-from airflow_provider_mysql_cdc.cdc.binlog.registered_clients import RegisteredClient
 from airflow_provider_mysql_cdc.cdc.binlog.server_facts import RunRequirements
 from airflow_provider_mysql_cdc.cdc.binlog.stream import BinlogStream, Event, open_stream
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap, parse_table_map
@@ -27,10 +26,9 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     ServerIdInUseError,
     SourceConnectionError,
 )
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings, Secret
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
 SERVER_ID = 770_001
 ROWS = (c.WRITE_ROWS_EVENT_V2, c.UPDATE_ROWS_EVENT_V2, c.DELETE_ROWS_EVENT_V2)

@@ -11,7 +11,7 @@ from kit.sql import execute, rows
 from kit.tcp_proxy import TcpProxy
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.binlog import reconnect_delay
+from airflow_provider_mysql_cdc.cdc.binlog import broken_connections
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 
 FLAT = {
@@ -81,7 +81,7 @@ def test_a_connection_that_is_cut_is_taken_up_again(
     proxy: TcpProxy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reconnect_delay, "FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(broken_connections, "FIRST_DELAY_S", 0.01)
     pipeline.properties |= more
     change(root, database)
     proxy.cut_after(after, 8)
@@ -102,7 +102,7 @@ def test_a_connection_that_is_cut_is_taken_up_again(
 def test_attempts_without_an_event_in_between_are_limited(
     pipeline: Pipeline, root: Any, database: str, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconnect_delay, "FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(broken_connections, "FIRST_DELAY_S", 0.01)
     pipeline.properties |= {"connect.max.attempts": "3", "drain.writers": "1"}
     change(root, database)
     proxy.cut_after(100_000, 10_000)

@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     StateError,
 )
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.operate.export_offsets import (
+from airflow_provider_mysql_cdc.cdc.operate.stored_offset import (
     export_document,
     import_offsets,
     past_offsets,

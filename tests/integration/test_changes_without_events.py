@@ -14,7 +14,7 @@ from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
-from airflow_provider_mysql_cdc.cdc.drain.writer_counts import UNLOGGED_SUFFIX
+from airflow_provider_mysql_cdc.cdc.drain.writer_meter import UNLOGGED_SUFFIX
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 
 PARTS = "PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (10), PARTITION q VALUES LESS THAN (20))"

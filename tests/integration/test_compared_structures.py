@@ -13,13 +13,13 @@ from kit.window_rig import connection
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
-from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import unchecked_tables
+from airflow_provider_mysql_cdc.cdc.commit.unread_tables import unchecked_tables
 from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult
 from airflow_provider_mysql_cdc.cdc.drain import ddl_events, structure_check
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SchemaMismatchError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import RepairMode, VerifyRequest
 
 FLAT = {
     "key.converter.schemas.enable": "false",

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark]
 
 DRIVER = """
 import sys, threading
-from airflow_provider_mysql_cdc.cdc.job.connect_settings import ConnectSettings
+from airflow_provider_mysql_cdc.cdc.job.job_spec import ConnectSettings
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.spark.connect_main import connect_runner
 from kit import sample_tasks

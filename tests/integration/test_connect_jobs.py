@@ -13,7 +13,7 @@ from pipelinelib.pipeline import Pipeline
 from pipelinelib.submit import over_connect
 from test_pipeline import PROPERTIES, check_table, churn, fill
 
-from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
+from airflow_provider_mysql_cdc.cdc.operate.settle import settle_offset
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 __all__ = ["PROPERTIES"]

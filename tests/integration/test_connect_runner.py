@@ -14,13 +14,12 @@ from kit.connect_server import RunningServer
 from kit.spark_cluster import parent
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
-from airflow_provider_mysql_cdc.cdc.job.connect_settings import ConnectSettings
+from airflow_provider_mysql_cdc.cdc.job.job_spec import ConnectSettings
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Shuffle
-from airflow_provider_mysql_cdc.spark import connect_client, connect_runner, connect_session, starvation
-from airflow_provider_mysql_cdc.spark.connect_channel import ServerAddress
+from airflow_provider_mysql_cdc.spark import cluster_slots, connect_client, connect_main, connect_session
+from airflow_provider_mysql_cdc.spark.connect_channel import ServerAddress, load_parts
 from airflow_provider_mysql_cdc.spark.connect_client import ConnectClient
-from airflow_provider_mysql_cdc.spark.connect_parts import load_parts
-from airflow_provider_mysql_cdc.spark.connect_runner import ConnectRunner
+from airflow_provider_mysql_cdc.spark.connect_main import ConnectRunner
 from airflow_provider_mysql_cdc.spark.connect_session import ConnectSession, session_family
 
 pytestmark = [pytest.mark.spark]
@@ -60,7 +59,7 @@ def test_the_error_of_a_task_is_whole_and_that_of_another_version_is_named(
     with pytest.raises(StateError, match="a task of a test fails") as failure:
         runner.run(sample_tasks.fail, 2, {"length": 20_000}, barrier=True)
     assert failure.value.why == "é" * 20_000 and failure.value.can_retry
-    monkeypatch.setattr(connect_runner, "ResultFunction", _another_version)
+    monkeypatch.setattr(connect_main, "ResultFunction", _another_version)
     with pytest.raises(ConfigError, match=r"different versions.*the driver has 0\.0\.9"):
         runner.run(sample_tasks.echo, 1, {"value": 1}, barrier=False)
 
@@ -117,9 +116,9 @@ def test_a_barrier_with_more_tasks_than_slots_ends_with_a_named_error(
     open_session: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark itself would wait for ten minutes; the operation is ended, so that nothing starts later."""
-    monkeypatch.setattr(connect_runner, "BARRIER_START_S", 1.0)
-    monkeypatch.setattr(starvation, "POLL_S", 0.3)
-    monkeypatch.setattr(starvation, "FIRST_WARNING_S", 0.6)
+    monkeypatch.setattr(connect_main, "BARRIER_START_S", 1.0)
+    monkeypatch.setattr(cluster_slots, "POLL_S", 0.3)
+    monkeypatch.setattr(cluster_slots, "FIRST_WARNING_S", 0.6)
     lines: list[str] = []
     runner = ConnectRunner(open_session(), lines.append)
     with pytest.raises(StateError, match="Spark has fewer slots than this job has tasks") as failure:
@@ -134,8 +133,8 @@ def test_tasks_that_have_started_and_not_reported_do_not_lack_slots(
     open_session: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The server says nothing of the stage, as while a Python worker is still importing on a busy machine."""
-    monkeypatch.setattr(connect_runner, "BARRIER_START_S", 0.3)
-    monkeypatch.setattr(starvation, "POLL_S", 0.1)
+    monkeypatch.setattr(connect_main, "BARRIER_START_S", 0.3)
+    monkeypatch.setattr(cluster_slots, "POLL_S", 0.1)
     monkeypatch.setitem(connect_session._SESSION_CONF, "spark.connect.progress.reportInterval", "-1")
     uncounted = {"spark_sql_leafNodeDefaultParallelism": "2", "spark_mysqlcdc_slots": "4"}
     for number, conf in enumerate(({}, uncounted)):

@@ -11,7 +11,7 @@ from kit.records import payload
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED_SUFFIX
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import NULLED_SUFFIX
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import SKIPPED_SUFFIX
 

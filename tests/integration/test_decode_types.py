@@ -13,7 +13,7 @@ import pytest
 from decode_rig import DEFAULT, binlog_end, connect, decode, execute, image_text, snapshot
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_double, java_float
+from airflow_provider_mysql_cdc.cdc.model.java import java_double, java_float
 
 LAX = "SET SESSION sql_mode='ALLOW_INVALID_DATES', time_zone='+00:00'"
 # Column definitions and the literals put into them, one row a literal; every column also gets a row of NULLs.

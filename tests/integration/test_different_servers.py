@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import RepairMode, VerifyRequest
 
 PROPERTIES = {
     "key.converter.schemas.enable": "false",

@@ -14,7 +14,7 @@ JOB = """
 import sys
 from pyspark import SparkConf, SparkContext
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceSettingError
-from airflow_provider_mysql_cdc.spark.driver_log import reduce_log, silence_stop
+from airflow_provider_mysql_cdc.spark.main import reduce_log, silence_stop
 from airflow_provider_mysql_cdc.spark.spark_tasks import SparkRunner
 
 

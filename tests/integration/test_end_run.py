@@ -16,7 +16,7 @@ from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RunInProgressError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
-from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running, end_run, lock_connection, server_time
+from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running, end_run, lock_connection, time_of_server
 
 
 def until(look: Callable[[], Any], seconds: float = 60) -> None:
@@ -94,6 +94,6 @@ def test_a_driver_is_ended_from_elsewhere_and_others_go_on_at_once(
 
 def test_the_clock_of_all_hosts_is_the_source_server_s(properties: dict[str, str], root: Any) -> None:
     cfg = Pipeline(properties).cfg
-    times = [rows(root, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")[0][0], server_time(cfg)]
+    times = [rows(root, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")[0][0], time_of_server(cfg)]
     assert times == sorted(times)
-    assert server_time(cfg) <= rows(root, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")[0][0]
+    assert time_of_server(cfg) <= rows(root, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")[0][0]

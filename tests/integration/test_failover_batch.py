@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ServerChangedError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import VerifyRequest
 
 BULK = 400
 PROPERTIES = {

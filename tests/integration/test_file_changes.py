@@ -20,8 +20,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, PreparedXa
 
 TOPIC = "p.d.t"
 

@@ -32,7 +32,7 @@ from airflow_provider_mysql_cdc.cdc.operate.send_signal import checked_signal, s
 from airflow_provider_mysql_cdc.cdc.schema.history import require_first_in_history
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import write_plain
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver

@@ -17,7 +17,7 @@ from pipelinelib.pipeline import Pipeline
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import RepairMode, VerifyRequest
 
 ON = ("OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
 OFF = ("ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF")

@@ -12,7 +12,7 @@ from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.operate.trim_history import TrimResult, trim_history
+from airflow_provider_mysql_cdc.cdc.operate.schema_history import TrimResult, trim_history
 from airflow_provider_mysql_cdc.cdc.schema import history_record
 from airflow_provider_mysql_cdc.cdc.schema.history import read_history
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord

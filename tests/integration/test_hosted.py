@@ -17,7 +17,7 @@ from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SourcePrivilegeError
-from airflow_provider_mysql_cdc.cdc.operate.check_source import source_findings
+from airflow_provider_mysql_cdc.cdc.operate.findings import source_findings
 
 RETENTION = "CREATE TABLE mysql.rds_configuration (name VARCHAR(100), value VARCHAR(100), description VARCHAR(300))"
 

@@ -15,8 +15,8 @@ from kit.window_rig import SIGNALS, same_as_table
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.incremental import drain_job as rounds
 from airflow_provider_mysql_cdc.cdc.incremental import window_driver as round_driver
-from airflow_provider_mysql_cdc.cdc.incremental import window_loop as rounds
 
 
 @pytest.fixture

@@ -20,9 +20,8 @@ from airflow_provider_mysql_cdc.cdc.commit.unread_tables import UNREAD_SUFFIX
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
-from airflow_provider_mysql_cdc.cdc.operate.dismiss_unread import dismiss_unread, read_unread
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
-from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
+from airflow_provider_mysql_cdc.cdc.operate.reset_offset import dismiss_unread, read_unread, reset_offset
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_job import run_snapshot
 from airflow_provider_mysql_cdc.cdc.operate.stream_report import stream_report
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import read_status

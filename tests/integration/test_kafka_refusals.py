@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink import clients, topics
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import write_plain
 from airflow_provider_mysql_cdc.cdc.sink.request_limit import request_max_bytes
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_between, read_topic_committed
 from airflow_provider_mysql_cdc.cdc.sink.topics import (

@@ -21,11 +21,10 @@ from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import captured_state
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import read_definitions
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_condition
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_condition, split_table
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import ChunkQueue
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
-from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
 
 LAX = "SET SESSION sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'"
 STRICT = "SET SESSION sql_mode = 'TRADITIONAL', time_zone = '+05:30'"

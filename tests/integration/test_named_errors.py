@@ -51,7 +51,7 @@ from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import RepairMode, VerifyRequest
 
 __all__ = ["kafka"]
 

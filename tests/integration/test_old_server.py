@@ -17,8 +17,7 @@ from pipelinelib.pipeline import Pipeline
 from test_row_of_defaults import require_stored_defaults
 from test_ticdc_jobs import EMPTY, FULL, TYPES, Flat, require_rows, selected
 
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, split_table
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.errors import SourceAuthError
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings, Secret
 
 PASSWORDS = ["gräßlich", "łódź-пароль-密码-🔑"]
 Account = Callable[[str, str], ConnectionSettings]

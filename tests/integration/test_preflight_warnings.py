@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SourceSettingError,
 )
 from airflow_provider_mysql_cdc.cdc.model.finding import Finding
-from airflow_provider_mysql_cdc.cdc.operate.check_source import source_findings
+from airflow_provider_mysql_cdc.cdc.operate.findings import source_findings
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 
 PASSWORD = "word-of-the-account"

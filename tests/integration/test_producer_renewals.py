@@ -13,10 +13,10 @@ from pipelinelib.pipeline import Pipeline
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit import ledger_cache as ledger_values
 from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
-from airflow_provider_mysql_cdc.cdc.drain import drain_task, kept_writer
-from airflow_provider_mysql_cdc.cdc.drain import producer_renewal as client_turn
+from airflow_provider_mysql_cdc.cdc.drain import batch_writers, writer_context
+from airflow_provider_mysql_cdc.cdc.drain import committer as client_turn
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.sink import adaptive_linger as pace
+from airflow_provider_mysql_cdc.cdc.sink import clients as pace
 from airflow_provider_mysql_cdc.cdc.sink import producer_client
 
 TABLES = 12
@@ -60,7 +60,7 @@ def test_each_row_comes_once_with_every_client(pipeline: Pipeline, monkeypatch: 
         again.append(found is not None)
         return found
 
-    for module in (kept_writer, one_batch):
+    for module in (writer_context, one_batch):
         monkeypatch.setattr(module, "join_plan", counted)
     monkeypatch.setattr(ledger_values, "_with_newer", told)
     outcome = pipeline.drain()
@@ -142,12 +142,12 @@ def test_a_second_copy_of_a_writer_that_has_committed_is_not_repeated(
                 write(cfg, index, other, channel, planned, inputs)
         return join(book, plan, sink, index)
 
-    monkeypatch.setattr(drain_task, "write_next_batch", both)
-    for module in (kept_writer, one_batch):
+    monkeypatch.setattr(batch_writers, "write_next_batch", both)
+    for module in (writer_context, one_batch):
         monkeypatch.setattr(module, "join_plan", second_copy_first)
     with pytest.raises(CdcError, match="another copy of this writer"):
         pipeline.drain()
-    for module in (kept_writer, one_batch):
+    for module in (writer_context, one_batch):
         monkeypatch.setattr(module, "join_plan", join)
     pipeline.settle()
     require_each_once(pipeline)

@@ -14,7 +14,7 @@ from kit.replication import Node, Pair, start_replica, wait_for_gtids
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.drain.promoted_server import ReplicationFilters
+from airflow_provider_mysql_cdc.cdc.drain.failover.replication_filters import ReplicationFilters
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 

@@ -16,8 +16,7 @@ from kit.server_structures import check_all, is_5_7, known
 from kit.stream_structures import StructureStream
 from kit.window_rig import connection
 
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings, Secret
 
 SESSIONS = int(os.environ.get("MYSQL_CDC_DDL_SESSIONS", "12"))
 SEED = int(os.environ.get("MYSQL_CDC_DDL_SEED", "1"))
@@ -48,7 +47,7 @@ def run_session(session: RandomSession, stack: Any, root: Any, database: str) ->
                 for number in range(1, STATEMENTS + 1):
                     text = session.encoded(session.statement())
                     if is_old and text.startswith(b"DROP VIEW IF EXISTS"):
-                        continue  # it does not log whether it was a view (``ddl.views``)
+                        continue  # it does not log whether it was a view (``ddl.classify``)
                     try:
                         sender.execute(text)
                     except pymysql.MySQLError:

@@ -13,8 +13,9 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset, end_of_binlog
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
-from airflow_provider_mysql_cdc.cdc.drain import failover, known_transaction, structure_check
-from airflow_provider_mysql_cdc.cdc.drain.requested_position import position_of_gtids
+from airflow_provider_mysql_cdc.cdc.drain import structure_check
+from airflow_provider_mysql_cdc.cdc.drain.failover import failover, server_transactions
+from airflow_provider_mysql_cdc.cdc.drain.failover.requested_position import position_of_gtids
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.snapshot.recovery import require_no_ddl
@@ -43,7 +44,7 @@ def structures_of_tables(pipeline: Pipeline, root: Any, start: BinlogOffset) -> 
 def time_of_a_transaction(pipeline: Pipeline, root: Any, start: BinlogOffset) -> None:
     gtid = str(current_offset(root).gtids).rpartition(":")[0].rpartition(",")[2].strip()
     last = int(str(current_offset(root).gtids).rpartition("-")[2])
-    known_transaction.compare_transaction(pipeline.cfg, root, f"{gtid}:{last}@1")
+    server_transactions.compare_transaction(pipeline.cfg, root, f"{gtid}:{last}@1")
 
 
 @pytest.mark.req("STRM-02")

@@ -14,7 +14,7 @@ from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
-from airflow_provider_mysql_cdc.cdc.drain.refused_schemas import shorten_batch
+from airflow_provider_mysql_cdc.cdc.drain.batch_writers import shorten_batch
 from airflow_provider_mysql_cdc.cdc.errors import IncompatibleSchemaError, SchemaError, StateError
 
 FORMATS = ("avro", "ticdc")

@@ -24,9 +24,8 @@ from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import RepairLimitError, RunInProgressError
 from airflow_provider_mysql_cdc.cdc.job import owner_wait, run_lock
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.verify.repair import repair_found
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
+from airflow_provider_mysql_cdc.cdc.verify.repair import repair_window
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, RepairMode, VerifyRequest
 
 PROPERTIES = {
     "key.converter.schemas.enable": "false",
@@ -127,7 +126,7 @@ def test_changes_and_runs_beside_the_repair_are_not_overtaken(
     fill(root, database)
     pipeline.snapshot()
     damage_orders(root, database)
-    real_repair, real_point = repair_found.run_repair, faults.fault_point
+    real_repair, real_point = repair_window.run_repair, faults.fault_point
 
     def other_run_first(*arguments: Any) -> Any:
         # One suspect of each kind has an event now: its row is written again as the view shows it.
@@ -151,7 +150,7 @@ def test_changes_and_runs_beside_the_repair_are_not_overtaken(
             )
         real_point(name, writer)
 
-    monkeypatch.setattr(repair_found, "run_repair", other_run_first)
+    monkeypatch.setattr(repair_window, "run_repair", other_run_first)
     monkeypatch.setattr(faults, "fault_point", change_behind_the_view)
     result = pipeline.verify(REPAIR)
     monkeypatch.undo()
@@ -299,7 +298,7 @@ def test_a_repair_waits_for_another_run_and_gives_way_to_a_later_try(
     pipeline.snapshot()
     damage_orders(root, database)
     settings, prefix = pipeline.cfg.connection_settings(), pipeline.cfg.topic_prefix
-    real_repair, real_wait, waits = repair_found.run_repair, owner_wait.wait_as_owner, list[int | None]()
+    real_repair, real_wait, waits = repair_window.run_repair, owner_wait.wait_as_owner, list[int | None]()
 
     def beside_another_run(*arguments: Any) -> Any:
         with ExitStack() as other_run:
@@ -313,7 +312,7 @@ def test_a_repair_waits_for_another_run_and_gives_way_to_a_later_try(
             monkeypatch.setattr(owner_wait, "wait_as_owner", wait)
             return real_repair(*arguments)
 
-    monkeypatch.setattr(repair_found, "run_repair", beside_another_run)
+    monkeypatch.setattr(repair_window, "run_repair", beside_another_run)
     result = pipeline.verify(REPAIR)
     assert verdict(result, "orders").repaired == {MISSING: 2, DIFFERING: 2, GHOST: 2}
     assert len(waits) == 1 and any("a repair waits for another run" in line for line in pipeline.lines)

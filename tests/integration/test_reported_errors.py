@@ -19,8 +19,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_error import reporting_job_error
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.operate.job_outcome import JobOutcome
-from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
+from airflow_provider_mysql_cdc.cdc.operate.settle import JobOutcome, settle_offset
 from airflow_provider_mysql_cdc.spark.errors import named_error
 
 

@@ -12,7 +12,7 @@ from kit.sql import execute, purge, rows
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import RepairMode, VerifyRequest
 
 FLAT = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 

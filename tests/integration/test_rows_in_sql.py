@@ -19,13 +19,13 @@ from kit.table_records import config
 from kit.tiers import many
 from test_decode_types import LAX, SPATIAL, TYPES
 
-from airflow_provider_mysql_cdc.cdc.binlog.session import prepare_session
+from airflow_provider_mysql_cdc.cdc.binlog.connect import prepare_session
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import rows_sql
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock, stream_blocks
-from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
 from airflow_provider_mysql_cdc.cdc.verify.read.row_records import RowRecords, WrittenRow
 from airflow_provider_mysql_cdc.cdc.verify.read.sql_literals import escapes_as_in_sql
 from airflow_provider_mysql_cdc.cdc.verify.read.sql_row_text import sql_texts, sums_sql

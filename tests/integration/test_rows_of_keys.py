@@ -13,7 +13,7 @@ from test_decode_types import CHARSETS, LAX, TYPES, mode_name
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.model.table import Table
-from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import row_bytes
 from airflow_provider_mysql_cdc.cdc.verify.repair.listed_keys import rows_condition
 
 # The session of a job, in which no SQL mode allows invalid dates by itself.

@@ -23,14 +23,14 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted
-from airflow_provider_mysql_cdc.cdc.operate.offset_from_ledger import (
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import may_have_work
+from airflow_provider_mysql_cdc.cdc.operate.settle import settle_offset
+from airflow_provider_mysql_cdc.cdc.operate.stored_offset import (
     follow_ledger,
     mark_reported,
     tally_of,
     tally_of_ended_run,
 )
-from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import may_have_work
-from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 from airflow_provider_mysql_cdc.spark.jobs import run_job
 

@@ -27,9 +27,9 @@ from airflow_provider_mysql_cdc.cdc.operate.due_drain import read_stream_state
 from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running, end_run
 from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import may_have_work
+from airflow_provider_mysql_cdc.cdc.operate.schema_history import trim_history
 from airflow_provider_mysql_cdc.cdc.operate.send_signal import checked_signal, send_signal
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import read_status
-from airflow_provider_mysql_cdc.cdc.operate.trim_history import trim_history
 
 FLAT = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 

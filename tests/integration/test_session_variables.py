@@ -17,8 +17,7 @@ from kit.table_rig import FLAT
 from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, connect, fetch_all
-from airflow_provider_mysql_cdc.cdc.binlog.session import SESSION_VARIABLES
+from airflow_provider_mysql_cdc.cdc.binlog.connect import SESSION_VARIABLES, answering_server, connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourceError
 from airflow_provider_mysql_cdc.cdc.incremental import window_task
@@ -30,10 +29,9 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import captured_state
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables, read_definitions
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_task
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import chunk_condition
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import chunk_condition, split_table
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import OpenedView, ViewReply
-from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
 
 GRANTS = "SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT, LOCK TABLES"
 TABLES = {

@@ -14,8 +14,8 @@ from kit.topic_damage import TopicDamage, damage_every_kind
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import RepairLimitError
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import RepairMode, VerifyRequest
 
 HISTORY = VerifyRequest(history=True)
 REPAIR = VerifyRequest(history=True, repair=RepairMode.YES)

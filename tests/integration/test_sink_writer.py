@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.fence import fence
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import fence
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic_committed
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, end_offsets, ensure_topics
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter

@@ -27,9 +27,8 @@ from airflow_provider_mysql_cdc.cdc.errors import SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import captured_state
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import read_definitions
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_condition
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_condition, split_table
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
-from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
 
 ACCOUNTS = 300
 WRITERS = 2

@@ -17,8 +17,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import (
     TIME_MODES,
     DecoderOptions,
 )
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings, Secret
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import create_statement
 

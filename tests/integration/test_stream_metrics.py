@@ -18,7 +18,7 @@ from kit.tcp_proxy import tcp_proxy
 from pipelinelib.pipeline import Pipeline
 from pipelinelib.stand_ins import ThreadRunner
 
-from airflow_provider_mysql_cdc.cdc.binlog import reconnect_delay
+from airflow_provider_mysql_cdc.cdc.binlog import broken_connections
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import current_tally
 from airflow_provider_mysql_cdc.cdc.drain import committer, reconnects, writer_meter
@@ -27,10 +27,10 @@ from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import job_metrics
 from airflow_provider_mysql_cdc.cdc.metrics.metric_table import METRICS
-from airflow_provider_mysql_cdc.cdc.metrics.stream_counts import StreamCounts
+from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamCounts
 from airflow_provider_mysql_cdc.cdc.operate import stream_status
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import read_status
-from airflow_provider_mysql_cdc.cdc.snapshot import chunk_queue, snapshot_meter
+from airflow_provider_mysql_cdc.cdc.snapshot import chunk_queue
 from airflow_provider_mysql_cdc.cdc.snapshot import rows as row_stream
 
 PROPERTIES = {
@@ -146,7 +146,7 @@ def test_what_a_status_says_is_in_the_table(pipeline: Pipeline, root: Any, datab
 def test_a_connection_that_breaks_is_counted(
     properties: dict[str, str], stack: Any, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconnect_delay, "FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(broken_connections, "FIRST_DELAY_S", 0.01)
     seen = list[bool]()
     wait = reconnects.Reconnects.wait
 
@@ -415,7 +415,7 @@ def test_a_running_snapshot_is_seen_from_outside(
     pipeline.properties["snapshot.locking.mode"] = mode
     execute(root, *filled(database, "a", count=25_000))
     seen, locks = list[dict[str, Any]](), list[bool]()
-    publish, on_lock = job_metrics.JobMetrics.publish_if_due, snapshot_meter.SnapshotMeter.on_lock
+    publish, on_lock = job_metrics.JobMetrics.publish_if_due, chunk_queue.SnapshotMeter.on_lock
 
     def published(metrics: Any) -> None:
         publish(metrics)
@@ -436,7 +436,7 @@ def test_a_running_snapshot_is_seen_from_outside(
     monkeypatch.setattr(job_metrics, "PUBLISH_INTERVAL_S", 0.0)
     monkeypatch.setattr(job_metrics, "_PUBLISH_TIMEOUT_S", 60.0)  # a record that Kafka takes too late is given up
     monkeypatch.setattr(job_metrics.JobMetrics, "publish_if_due", published)
-    monkeypatch.setattr(snapshot_meter.SnapshotMeter, "on_lock", noted_lock)
+    monkeypatch.setattr(chunk_queue.SnapshotMeter, "on_lock", noted_lock)
     pipeline.snapshot()
     read = [snapshot["RowsScanned"][f"{database}.a"] for snapshot in seen]
     assert 10_000 <= read[0] < 20_000 <= read[1] <= read[2] == 25_000

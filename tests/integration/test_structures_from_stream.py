@@ -10,8 +10,7 @@ from kit.server_structures import check_all, known
 from kit.stream_structures import StructureStream
 from kit.window_rig import connection
 
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings, Secret
 
 KEY_ON = "SET SESSION sql_generate_invisible_primary_key = ON"
 CASES: dict[str, tuple[str | bytes, ...]] = {

@@ -13,8 +13,7 @@ from kit.sql import execute
 from kit.stream_structures import StructureStream
 from kit.tiers import many
 
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings, Secret
 
 # More values of variables that decide what a statement means.
 MORE = [

@@ -29,14 +29,13 @@ from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.debezium import stopped
 from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import DebeziumOffset, offset_key
-from airflow_provider_mysql_cdc.cdc.debezium.connector_history import ConnectorStatement
 from airflow_provider_mysql_cdc.cdc.debezium.import_connector import (
     ConnectorState,
     Takeover,
     plan_takeover,
     take_over,
 )
-from airflow_provider_mysql_cdc.cdc.debezium.sources import signals_read, write_signals_read
+from airflow_provider_mysql_cdc.cdc.debezium.sources import ConnectorStatement, signals_read, write_signals_read
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaError, StateError
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord

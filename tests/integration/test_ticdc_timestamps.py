@@ -14,7 +14,7 @@ from kit.sql import execute
 from kit.tcp_proxy import TcpProxy
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.binlog import reconnect_delay
+from airflow_provider_mysql_cdc.cdc.binlog import broken_connections
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 
 FLAT = {
@@ -127,7 +127,7 @@ def test_a_writer_whose_connection_breaks_inside_a_transaction_goes_on_with_its_
     registry: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reconnect_delay, "FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(broken_connections, "FIRST_DELAY_S", 0.01)
     execute(root, TABLE.format(database))
     more = {"schema-registry": registry, "database.port": str(proxy.port), "snapshot.locking.mode": "none"}
     pipeline = Pipeline(properties | FLAT | more)

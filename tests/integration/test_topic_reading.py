@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Producer
 from pipelinelib.topics import TopicReader, delete_topics
 
+from airflow_provider_mysql_cdc.cdc.sink.client_pool import ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, existing_topics
 

@@ -24,8 +24,8 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SinkError, TopicC
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted
-from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import read_ledger
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
+from airflow_provider_mysql_cdc.cdc.operate.stored_offset import read_ledger
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, describe_created, describe_topics, ensure_topics
 
@@ -323,7 +323,7 @@ def test_a_table_that_is_created_and_emptied_gets_its_topic(
         pipeline.drain()
 
 
-@pytest.mark.parametrize("module", ["drain.topic_precreation", "job.topic_guard"])
+@pytest.mark.parametrize("module", ["drain.topic_shares", "job.topic_guard"])
 @pytest.mark.exhaustive(but="guard")
 def test_a_topic_that_vanishes_as_it_is_made_is_a_named_error(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, module: str

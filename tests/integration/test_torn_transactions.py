@@ -13,8 +13,8 @@ from kit.sql import execute
 from kit.topic_damage import TopicDamage
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import RepairMode, VerifyRequest
 
 PROPERTIES = {
     "topic.creation.default.partitions": "3",

@@ -17,7 +17,7 @@ from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
-from airflow_provider_mysql_cdc.cdc.incremental import window_loop
+from airflow_provider_mysql_cdc.cdc.incremental import drain_job
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 PROPERTIES = FLAT
@@ -221,7 +221,7 @@ def test_the_statement_of_a_table_reads_it_in_a_window_too(
 def test_the_backlog_is_drained_before_a_window_opens_its_views(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(window_loop, "MAX_BACKLOG_BYTES", 1000)
+    monkeypatch.setattr(drain_job, "MAX_BACKLOG_BYTES", 1000)
     pipeline.properties["max.batch.bytes"] = "1"
     execute(root, f"USE `{database}`", *filled(database, "aa", "bb"))
     interrupt(pipeline, monkeypatch, tmp_path / "fired")

@@ -16,11 +16,11 @@ from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
-from airflow_provider_mysql_cdc.cdc.incremental import watermarks, window_loop
-from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, snapshot_status
+from airflow_provider_mysql_cdc.cdc.incremental import drain_job, watermarks
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import SnapshotStatus, snapshot_status
 from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger, require_readable
+from airflow_provider_mysql_cdc.cdc.operate.send_signal import peek_ledger, require_readable
 
 PROPERTIES = FLAT
 SLOTS = 2
@@ -74,8 +74,8 @@ def test_a_table_that_may_not_be_read_any_more_is_waited_for(
         assert f"{database}.zz" in caught.value.where and why in caught.value.why
     assert len(pipeline.records("aa")) == 50
     execute(root, f"UPDATE `{database}`.aa SET v = 7 WHERE id = 7")
-    windows, run_window = list[int](), window_loop.WindowDriver.run
-    monkeypatch.setattr(window_loop.WindowDriver, "run", lambda *a: (windows.append(1), run_window(*a))[1])
+    windows, run_window = list[int](), drain_job.WindowDriver.run
+    monkeypatch.setattr(drain_job.WindowDriver, "run", lambda *a: (windows.append(1), run_window(*a))[1])
     for count in (1, 2):
         pipeline.drain()
         assert len(windows) == count, "one window of a drain looks at it"

@@ -16,8 +16,13 @@ from pipelinelib.pipeline import Pipeline
 from pipelinelib.submit import submit
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, TableVerdict, VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
+    DifferenceKind,
+    RepairMode,
+    TableVerdict,
+    VerifyRequest,
+    VerifyResult,
+)
 from airflow_provider_mysql_cdc.cdc.verify.views import view_batch
 
 PROPERTIES = {

@@ -14,8 +14,7 @@ from test_avro_jobs import COLUMNS, of_all_types
 from test_decode_types import LAX
 
 from airflow_provider_mysql_cdc.cdc.verify.history.key_history import NO_TIMES_REASON
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, VerifyRequest
 
 PLAIN = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 NUMBERED = {"snapshot.chunk.rows": "4", "topic.creation.default.partitions": "3"}

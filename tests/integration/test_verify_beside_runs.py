@@ -17,12 +17,11 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running, end_run
-from airflow_provider_mysql_cdc.cdc.operate.settle_verification import settle_verification
-from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import verification_of_run
+from airflow_provider_mysql_cdc.cdc.operate.settle import settle_verification, verification_of_run
 from airflow_provider_mysql_cdc.cdc.verify import part_readers
 from airflow_provider_mysql_cdc.cdc.verify.report.report_text import report_text
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
 
 HEARTBEAT_S = 0.5

@@ -14,13 +14,17 @@ from kit.repairs import LOGGED, REPAIR, UNLOGGED, verdict
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import partition_of
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 from airflow_provider_mysql_cdc.cdc.verify import checksum_reader, verify_round
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import is_sampled
 from airflow_provider_mysql_cdc.cdc.verify.read.row_records import RowRecords
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, TableVerdict, VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
+    DifferenceKind,
+    TableVerdict,
+    VerifyRequest,
+    VerifyResult,
+)
 
 ROWS = 3000
 PROPERTIES = {

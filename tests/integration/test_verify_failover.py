@@ -14,8 +14,7 @@ from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, VerifyRequest
 
 PLAIN = {
     "key.converter.schemas.enable": "false",

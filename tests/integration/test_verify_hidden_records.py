@@ -11,12 +11,11 @@ from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
-from airflow_provider_mysql_cdc.cdc.sink import committed_ends
+from airflow_provider_mysql_cdc.cdc.sink import topic_settings
 from airflow_provider_mysql_cdc.cdc.verify import compared_topics
 from airflow_provider_mysql_cdc.cdc.verify.repair import listed_keys
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import NotCompared
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import NotCompared, RepairMode, VerifyRequest
 
 PLAIN = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 REPAIR = VerifyRequest(repair=RepairMode.YES)
@@ -40,8 +39,8 @@ class OpenTransaction:
 
 @pytest.fixture
 def pipeline(properties: dict[str, str], root: Any, database: str, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
-    def soon(admin: Any, topics: Any) -> committed_ends.CommittedEnds:
-        return committed_ends.committed_ends(admin, topics, wait_s=1.0)
+    def soon(admin: Any, topics: Any) -> topic_settings.CommittedEnds:
+        return topic_settings.committed_ends(admin, topics, wait_s=1.0)
 
     for module in (compared_topics, listed_keys):
         monkeypatch.setattr(module, "committed_ends", soon)
@@ -87,7 +86,7 @@ def test_what_becomes_hidden_behind_the_comparison_is_not_repaired(
     opened: list[OpenTransaction] = []
     judged = listed_keys.committed_ends
 
-    def open_first(admin: Any, topics: Any) -> committed_ends.CommittedEnds:
+    def open_first(admin: Any, topics: Any) -> topic_settings.CommittedEnds:
         opened.extend([] if opened else [OpenTransaction(pipeline, pipeline.table_topic("log"))])
         return judged(admin, topics)
 

@@ -21,11 +21,15 @@ from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import state_changes
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import NOT_JUDGED_EXIT, exit_code
+from airflow_provider_mysql_cdc.cdc.operate.settle import NOT_JUDGED_EXIT, exit_code
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import TableVerdict, VerdictKind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
+    RepairMode,
+    TableVerdict,
+    VerdictKind,
+    VerifyRequest,
+)
 from airflow_provider_mysql_cdc.commands import verify as verify_command
 from airflow_provider_mysql_cdc.commands.program import command_line
 

@@ -15,9 +15,8 @@ from kit.topic_damage import TopicDamage
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import RepairMode, VerifyRequest, VerifyResult
 
 PROPERTIES = {"topic.creation.default.partitions": "3"}
 PLAIN = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}

@@ -10,8 +10,12 @@ from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, NotCompared
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
+    DifferenceKind,
+    NotCompared,
+    RepairMode,
+    VerifyRequest,
+)
 
 PLAIN = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 UNLOGGED, LOGGED = "SET sql_log_bin = 0", "SET sql_log_bin = 1"

@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceAuthError, Sou
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
 from airflow_provider_mysql_cdc.cdc.verify.views import replica_views
-from airflow_provider_mysql_cdc.cdc.verify.views.replica_checks import check_replica
+from airflow_provider_mysql_cdc.cdc.verify.views.replica_views import check_replica
 
 DB = "shop"
 NO_LOG, LOG = "SET sql_log_bin = 0", "SET sql_log_bin = 1"

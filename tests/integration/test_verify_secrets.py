@@ -7,8 +7,7 @@ from typing import Any
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, RepairMode, VerifyRequest
 
 SECRET = "card-4711-0815"
 

@@ -9,8 +9,7 @@ from kit.repairs import LOGGED, UNLOGGED, verdict
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, RepairMode, VerifyRequest
 
 PLAIN = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 HISTORY = VerifyRequest(history=True)

@@ -11,8 +11,7 @@ from kit.sql import execute
 from kit.table_rig import interrupt
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, TableVerdict
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, TableVerdict, VerifyRequest
 
 PROPERTIES = {"snapshot.chunk.rows": "10", "incremental.snapshot.chunk.size": "5"}
 TABLES = ("aa", "bb")

@@ -11,7 +11,7 @@ import pytest
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.verify.views import time_limit
+from airflow_provider_mysql_cdc.cdc.verify.views import view_batch
 
 
 def test_ddl_between_the_views_and_the_chunks(
@@ -24,7 +24,7 @@ def test_ddl_between_the_views_and_the_chunks(
     # The server keeps this estimate; without one it has none while a statement waits for the table.
     execute(root, f"ANALYZE TABLE `{database}`.t")
     assert rows(root, f"SELECT table_rows FROM information_schema.tables WHERE table_schema = '{database}'") == [(100,)]
-    split_table, waiting = time_limit.split_table, list[threading.Thread]()
+    split_table, waiting = view_batch.split_table, list[threading.Thread]()
 
     def alter() -> None:
         with pymysql.connect(
@@ -41,7 +41,7 @@ def test_ddl_between_the_views_and_the_chunks(
                 time.sleep(0.05)
         return split_table(*args, **kwargs)
 
-    monkeypatch.setattr(time_limit, "split_table", split_behind_an_alter)
+    monkeypatch.setattr(view_batch, "split_table", split_behind_an_alter)
     begun = time.monotonic()
     result = pipeline.verify()
     assert result.verdict == "equal" and result.tables[0].rows == 100 and time.monotonic() - begun < 30, result

@@ -11,29 +11,26 @@ from typing import Any
 import fastavro
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_source
-from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import avro_row_decoder
-from airflow_provider_mysql_cdc.cdc.avro.compiled_payload import compiled_encoder
+from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO, avro_row_decoder
+from airflow_provider_mysql_cdc.cdc.avro.avro_payload import compiled_encoder
 from airflow_provider_mysql_cdc.cdc.avro.connect_avro import avro_schema
-from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import AVRO_ROWS
-from airflow_provider_mysql_cdc.cdc.avro.native_avro_text import AVRO_TEXT
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import wire_types
+from airflow_provider_mysql_cdc.cdc.avro.native_avro import AVRO_ROWS, AVRO_TEXT
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import wire_types
 from airflow_provider_mysql_cdc.cdc.decode import native_rows, native_text
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText, EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import selected_columns
 from airflow_provider_mysql_cdc.cdc.decode.codegen.text_row_source import TextRowPlan
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_text import NativeTextDecoder
-from airflow_provider_mysql_cdc.cdc.decode.row_functions import DecodeTextRow
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import PythonTextDecoder, compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import DecodeTextRow
 from airflow_provider_mysql_cdc.cdc.emit import source_block as source
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaError
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import AvroFormat, AvroSerializer
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRows, FallbackToJson, ViaJsonText
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import AvroFormat, AvroSerializer
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 

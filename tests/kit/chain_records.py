@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
 from airflow_provider_mysql_cdc.cdc.transforms.known_transforms import TRANSFORMS, create_transform
-from airflow_provider_mysql_cdc.cdc.transforms.option_values import read_defaults
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import OPTIONAL_STRING, STRING, RecordSchema, struct_of
-from airflow_provider_mysql_cdc.cdc.transforms.transform import Transform
+from airflow_provider_mysql_cdc.cdc.transforms.transform import ChainRecord, Transform, read_defaults
 
 
 def made(kind: str, **texts: str) -> Transform:

@@ -12,7 +12,7 @@ from pipelinelib.pipeline import Pipeline
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import RepairMode, VerifyRequest
 from kit.records import compacted, payload
 from kit.replication import Pair
 from kit.sql import execute, rows

@@ -19,8 +19,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
     read_incremental_state,
     state_changes,
 )
-from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import active_initial_request
-from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import SnapshotRequest, queue_scans
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import SnapshotRequest, active_initial_request, queue_scans
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from kit.records import compacted, duplicates, payload

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_cache import LedgerValues
-from airflow_provider_mysql_cdc.cdc.commit.ledger_owner import claim_ledger, require_own_prefix
+from airflow_provider_mysql_cdc.cdc.commit.ledger_cache import LedgerValues, claim_ledger, require_own_prefix
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.ledger_store import ExtraRecords
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import ExtraRecords, LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError

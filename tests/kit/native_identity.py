@@ -21,17 +21,16 @@ from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
 from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread_id
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import check_rows, rows_header
 from airflow_provider_mysql_cdc.cdc.binlog.stream import BinlogStream, Event
-from airflow_provider_mysql_cdc.cdc.decode import native_keys, native_rows, native_text
+from airflow_provider_mysql_cdc.cdc.decode import native_rows, native_text, text_decoder
 from airflow_provider_mysql_cdc.cdc.decode import native_transactions as native_walk
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import NULLED, EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED
-from airflow_provider_mysql_cdc.cdc.decode.native_headers import header_plan
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import INCOMPLETE, KEY_CHANGE, PANIC
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import header_plan
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import MarkedContext
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import KeyReader
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import decoder_of
-from airflow_provider_mysql_cdc.cdc.formats import native_ticdc_rows as native_flat
+from airflow_provider_mysql_cdc.cdc.formats import ticdc_rows as native_flat
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import NEW_KEY
@@ -197,7 +196,7 @@ class BothTexts(_Texts, native_text.NativeTextDecoder):
     """Compare records."""
 
 
-class BothKeys(native_keys.NativeKeyReader):
+class BothKeys(text_decoder.NativeKeyReader):
     """Read keys of rows in Python, and see that the kernel gives the same."""
 
     compared = 0
@@ -347,6 +346,6 @@ def watch() -> None:
     """Put the decoders that compare in the place of the native ones."""
     native_rows.NativeRowDecoder = BothDecoders  # type: ignore[misc]
     native_text.NativeTextDecoder = BothTexts  # type: ignore[misc]
-    native_keys.NativeKeyReader = BothKeys  # type: ignore[misc]
+    text_decoder.NativeKeyReader = BothKeys  # type: ignore[misc]
     native_flat.NativeTicdcDecoder = BothFlat  # type: ignore[misc]
     native_walk.NativeTransactionDecoder = BothWalks  # type: ignore[misc]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
+from airflow_provider_mysql_cdc.cdc.binlog.position import LocalGtids
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState

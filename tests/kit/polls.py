@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from airflow_provider_mysql_cdc.triggers import shared_poll
+from airflow_provider_mysql_cdc.triggers import base
 
 
 def active_polls() -> int:
-    return len(shared_poll._polls.get(asyncio.get_running_loop(), {}))
+    return len(base._polls.get(asyncio.get_running_loop(), {}))

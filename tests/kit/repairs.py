@@ -7,9 +7,13 @@ from typing import Any
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
-from airflow_provider_mysql_cdc.cdc.verify.repair.repair_records import RepairRecord, read_repairs
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import TableVerdict, VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.repair.repair_task import RepairRecord, read_repairs
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
+    RepairMode,
+    TableVerdict,
+    VerifyRequest,
+    VerifyResult,
+)
 from kit.records import payload
 from kit.sql import execute
 

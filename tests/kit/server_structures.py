@@ -7,7 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.convert.defaults import parse_datetime_us, parse_time_us
+from airflow_provider_mysql_cdc.cdc.convert.connect_schema import parse_datetime_us, parse_time_us
 from airflow_provider_mysql_cdc.cdc.ddl.collations import COLLATIONS_BY_NAME
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, REAL_AS_FLOAT
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
@@ -234,7 +234,7 @@ def check_table(cursor: Any, state: SchemaState, table: Table, where: str) -> No
 
 def check_all(cursor: Any, state: SchemaState, db: str, where: str) -> None:
     names = fetch(cursor, "SELECT TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA=%s", db)
-    # A view may have the name of a table whose CREATE TABLE IF NOT EXISTS did nothing (``ddl.views``).
+    # A view may have the name of a table whose CREATE TABLE IF NOT EXISTS did nothing (``ddl.classify``).
     views = {name for name, kind in names if kind == "VIEW"}
     known_tables, tables = {i.table for i in state.tables_of(db)}, {name for name, _ in names} - views
     assert known_tables - views == tables, f"{where}: {known_tables} {tables}"

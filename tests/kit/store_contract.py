@@ -11,7 +11,7 @@ from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, Stor
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.operate.lag_history import LagPointStore
+from airflow_provider_mysql_cdc.cdc.operate.lag import LagPointStore
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 START = BinlogOffset("binlog.000009", 4, f"{UUID}:1-7", UUID)

@@ -18,8 +18,8 @@ from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
-from airflow_provider_mysql_cdc.cdc.schema.enum_members import has_hidden_members, with_members
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
+from airflow_provider_mysql_cdc.cdc.schema.printed_definitions import has_hidden_members, with_members
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import captured_state
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import read_create_statements
 

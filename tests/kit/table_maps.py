@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap, WireType
 from airflow_provider_mysql_cdc.cdc.ddl.collations import collation_by_name
-from airflow_provider_mysql_cdc.cdc.decode.column_metadata import vector_dimensions
-from airflow_provider_mysql_cdc.cdc.decode.table_check import expected_types
+from airflow_provider_mysql_cdc.cdc.decode.table_check import expected_types, vector_dimensions
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import SPATIAL_FAMILIES, Family, type_names
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table

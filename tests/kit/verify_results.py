@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
     DifferenceKind,
     Example,
+    RepairMode,
     TableVerdict,
+    VerifyRequest,
     VerifyResult,
 )
 

@@ -14,9 +14,9 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, TopicChangedError
 from airflow_provider_mysql_cdc.cdc.incremental import drain_job
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
-from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import active_initial_request
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import active_initial_request
 from airflow_provider_mysql_cdc.cdc.operate import reset_offset
-from airflow_provider_mysql_cdc.cdc.operate import settle_offset as settling
+from airflow_provider_mysql_cdc.cdc.operate import settle as settling
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver

@@ -29,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import (
 )
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import initial_request_id
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import initial_request_id
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset

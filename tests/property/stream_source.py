@@ -14,7 +14,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog import connect as mysql_connect
 from airflow_provider_mysql_cdc.cdc.binlog import dump
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.drain.gtid_search import GtidSearch
+from airflow_provider_mysql_cdc.cdc.drain.failover.requested_position import GtidSearch
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
@@ -254,7 +254,7 @@ class Source:
         return {key: n for key, n in rows.items() if key in TABLES[table]}
 
     def place_of(self, conn: Connection, wanted: GtidSet, purged: GtidSet) -> tuple[BinlogOffset, GtidSearch]:
-        """Return what ``drain.failover`` finds in the binlog of a connection's server."""
+        """Return what ``drain.failover.failover`` finds in the binlog of a connection's server."""
         binlog, search = conn.server.binlog, GtidSearch(wanted, purged)
         ends = [binlog.first, *(at for at, _ in binlog.between(0, binlog.end()))]
         for start, change in zip(ends, binlog.changes, strict=False):

@@ -24,21 +24,21 @@ from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
-from airflow_provider_mysql_cdc.cdc.drain import drain_driver, driver_connection, failover
-from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
-from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver, reconnects
+from airflow_provider_mysql_cdc.cdc.drain import topic_shares as topics_ahead
+from airflow_provider_mysql_cdc.cdc.drain.committer import Committer, WrittenTopics
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import WriterResult
+from airflow_provider_mysql_cdc.cdc.drain.failover import failover
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import EventRows
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
-from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
+from airflow_provider_mysql_cdc.cdc.drain.writer_meter import WriterCounts
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
-from airflow_provider_mysql_cdc.cdc.drain.written_topics import WrittenTopics
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
-from airflow_provider_mysql_cdc.cdc.formats import partition_assignment as owner
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
-from airflow_provider_mysql_cdc.cdc.incremental import drain_job, moved_scans
-from airflow_provider_mysql_cdc.cdc.job import job_ledger, living_stage, run_lock, stage_runner, topic_guard
+from airflow_provider_mysql_cdc.cdc.formats import record_topics as owner
+from airflow_provider_mysql_cdc.cdc.incremental import drain_job, notifications
+from airflow_provider_mysql_cdc.cdc.job import job_ledger, run_lock, stage_runner, task_barrier, topic_guard
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint, TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, TaskHandler, TaskOperation
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
@@ -55,7 +55,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot import (
     snapshot_driver,
     snapshot_task,
 )
-from airflow_provider_mysql_cdc.cdc.snapshot import same_binlog as one_binlog
+from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_checks as one_binlog
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import OpenedView, ViewReply
 
 NO_ROWS: Any = None
@@ -338,9 +338,9 @@ def _outside(patch: pytest.MonkeyPatch) -> None:
     # The first connection of a job: what happens before it is no step of the job.
     patch.setattr(source_server, "connect", lambda _: Connection(ModelRangeWriter.world.source.address))
     asking = (preparing, before_drain, before_snapshot, interrupted_snapshot, moved_batch, reset_offset, one_binlog)
-    for module in (*asking, one_batch, driver_connection, snapshot_driver, snapshot_task):
+    for module in (*asking, one_batch, reconnects, snapshot_driver, snapshot_task):
         patch.setattr(module, "connect", _of_source("connect"))
-    patch.setattr(driver_connection, "fetch_all", _nothing)  # connections of the model do not break
+    patch.setattr(reconnects, "fetch_all", _nothing)  # connections of the model do not break
     for module in (before_drain, moved_batch):
         patch.setattr(module, "require_fit_server", _nothing)  # servers of the model have no filters
     patch.setattr(kafka_clients, "record_writer", _of_world("writer"))
@@ -371,7 +371,7 @@ def _failovers(patch: pytest.MonkeyPatch) -> None:
     """Find the place of a GTID set in the model's binlogs; there is no schema history to carry over."""
     patch.setattr(failover, "_search", _search)
     patch.setattr(failover, "read_history", _nothing)
-    patch.setattr(moved_scans, "read_history", lambda _: ModelRangeWriter.world.source.history())
+    patch.setattr(notifications, "read_history", lambda _: ModelRangeWriter.world.source.history())
     patch.setattr(reset_offset, "with_executed_gtids", _with_gtids)
     patch.setattr(moved_batch, "fault_point", lambda *_: ModelRangeWriter.world.pause())
     for name in ("check_source", "log_warnings"):
@@ -406,9 +406,9 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stage_runner, "Coordinator", Coordinator)
     patch.setattr(stage_runner, "CoordinatorClient", Channel)
     threads = SimpleNamespace(Condition=lambda: StagedCondition(ModelRangeWriter.world.pause), Thread=StagedThread)
-    patch.setattr(living_stage, "threading", threads)
-    close_stage = living_stage.LivingStage.close
-    patch.setattr(living_stage.LivingStage, "close", lambda stage: None if _is_killed() else close_stage(stage))
+    patch.setattr(task_barrier, "threading", threads)
+    close_stage = task_barrier.LivingStage.close
+    patch.setattr(task_barrier.LivingStage, "close", lambda stage: None if _is_killed() else close_stage(stage))
     patch.setattr(drain_driver, "time", _StagedTimes())
     # The encryption has tests of its own (unit/job/test_properties_encryption.py).
     patch.setattr(stage_runner, "encrypted_properties", lambda cfg: (cfg, TaskHandler("key", lambda *_: {})))

@@ -16,9 +16,9 @@ from kit.binlog_bytes import event_bytes, payload_body
 from kit.fuzzing import within_memory, within_time
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.payload import decompress_events
+from airflow_provider_mysql_cdc.cdc.binlog.control_events import decompress_events
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import ROW_EVENTS
-from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ROW_ERRORS
 from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import json_text
 from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import patched_text
 from airflow_provider_mysql_cdc.cdc.errors import CdcError

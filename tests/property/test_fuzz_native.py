@@ -17,7 +17,7 @@ from hypothesis import settings
 from json_samples import documents
 from kit.native_identity import BothDecoders
 
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import (
     BIGINT_UNSIGNED_MODES,
     BINARY_MODES,
@@ -25,9 +25,9 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import (
     TIME_MODES,
     DecoderOptions,
     EnvelopeText,
+    EventContext,
 )
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
+from airflow_provider_mysql_cdc.cdc.decode.codegen.table_shape import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import JSON_ROWS
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder

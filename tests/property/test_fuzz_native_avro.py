@@ -10,8 +10,8 @@ from kit.avro_identity import sides
 from kit.native_identity import BothDecoders
 from test_fuzz_native import EVENTS, Made, each_seed
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson, avro_row_decoder
-from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import AVRO_ROWS
+from airflow_provider_mysql_cdc.cdc.avro.avro_columns import FallbackToJson, avro_row_decoder
+from airflow_provider_mysql_cdc.cdc.avro.native_avro import AVRO_ROWS
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family

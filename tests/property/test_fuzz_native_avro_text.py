@@ -13,11 +13,10 @@ from kit.row_blocks import block_of
 from test_fuzz_native import EVENTS, each_seed
 from test_fuzz_native_text import MadeText
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_source_marks import op_tail
-from airflow_provider_mysql_cdc.cdc.avro.native_avro_text import AVRO_TEXT
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.avro.avro_source import op_tail
+from airflow_provider_mysql_cdc.cdc.avro.native_avro import AVRO_TEXT
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import selected_columns
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_text import NativeTextDecoder

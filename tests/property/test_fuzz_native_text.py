@@ -14,14 +14,13 @@ from kit.native_identity import BothKeys, BothTexts
 from kit.row_blocks import block_of
 from test_fuzz_native import EVENTS, PIECES, TELLING, Made, each_seed
 
-from airflow_provider_mysql_cdc.cdc.decode import native_keys
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode import text_decoder
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText, EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import selected_columns
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import CURRENT_TIME
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
-from airflow_provider_mysql_cdc.cdc.drain.row_keys import row_key_options
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import row_key_options
 from airflow_provider_mysql_cdc.cdc.emit.source_block import source_block
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
@@ -197,7 +196,7 @@ def keys(seed: int) -> None:
     chosen = made.random.sample(names, made.random.randrange(1, len(names) + 1))
     table = Table(TableId("db", "t"), columns, tuple(chosen))
     # MySQL's own text of dates is left to Python.
-    read = native_keys.native_key_reader(table, replace(row_key_options(table), flat=False), columns)
+    read = text_decoder.native_key_reader(table, replace(row_key_options(table), flat=False), columns)
     assert isinstance(read, BothKeys)
     packets = [made.packet(columns) for _ in range(made.random.randrange(9))]
     damaged = made.random.choice([*range(len(packets)), None])

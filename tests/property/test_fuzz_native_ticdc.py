@@ -9,12 +9,15 @@ from kit.native_identity import BothFlat
 from kit.ticdc_identity import sides
 from test_fuzz_native import EVENTS, Made, each_seed
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
+from airflow_provider_mysql_cdc.cdc.avro.avro_columns import FallbackToJson
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.formats.native_ticdc_rows import TICDC_ROWS
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import TicdcRowDecoder
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import ColumnPartitioner, TransactionPartitioner
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import (
+    ColumnPartitioner,
+    TicdcRowDecoder,
+    TransactionPartitioner,
+)
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import TICDC_ROWS
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]
 SEEN = SimpleNamespace(events=0, declined={}, spread={})

@@ -17,10 +17,10 @@ from kit.ticdc_identity import FlatSides, flat_sides
 from kit.transaction_bytes import Sent, begin_body, gtid_body, learn, map_body, route, rows_body
 from test_fuzz_native import Made, each_seed
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import avro_row_decoder
-from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import AVRO_ROWS
+from airflow_provider_mysql_cdc.cdc.avro.avro_columns import avro_row_decoder
+from airflow_provider_mysql_cdc.cdc.avro.native_avro import AVRO_ROWS
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel

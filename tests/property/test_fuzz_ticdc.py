@@ -8,7 +8,7 @@ import pytest
 from kit.ticdc_identity import sides
 from test_fuzz_native import EVENTS, Made, each_seed
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
+from airflow_provider_mysql_cdc.cdc.avro.avro_columns import FallbackToJson
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import TicdcRowDecoder
 

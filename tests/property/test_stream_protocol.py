@@ -25,8 +25,8 @@ from airflow_provider_mysql_cdc.cdc.binlog import dump, position
 from airflow_provider_mysql_cdc.cdc.binlog import file_fingerprint as origin
 from airflow_provider_mysql_cdc.cdc.commit import reconcile, takeover
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.drain import topic_shares, written_topics
-from airflow_provider_mysql_cdc.cdc.formats import partition_assignment as owner
+from airflow_provider_mysql_cdc.cdc.drain import committer, topic_shares
+from airflow_provider_mysql_cdc.cdc.formats import record_topics as owner
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.job import config_guard as pinned_plan
 from airflow_provider_mysql_cdc.cdc.job import topic_guard
@@ -122,7 +122,7 @@ def _partitions_of_today(patch: pytest.MonkeyPatch) -> None:
 
 
 def _topics_not_compared_at_commits(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(written_topics.WrittenTopics, "require_same", lambda *_: None)
+    patch.setattr(committer.WrittenTopics, "require_same", lambda *_: None)
 
 
 def _topics_remembered_by_a_reset(patch: pytest.MonkeyPatch) -> None:

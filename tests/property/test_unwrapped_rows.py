@@ -21,14 +21,14 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import (
     BINARY_MODES,
     DECIMAL_MODES,
     TIME_MODES,
+    EventContext,
 )
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import selected_columns
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.emit import source_block
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.formats import table_options, unwrapped_source
+from airflow_provider_mysql_cdc.cdc.formats import table_options, unwrapped_decoder
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import create_text_rows, snapshot_source
 from airflow_provider_mysql_cdc.cdc.formats.chain_writer import ChainWriter
 from airflow_provider_mysql_cdc.cdc.formats.unwrapped_rows import create_unwrapped_rows, create_unwrapped_text
@@ -146,7 +146,7 @@ def run(seed: int) -> tuple[int, int]:
         partitions = pick.choice((1, 1, 3))
         for decoder, fill, source in (
             (plain, source_block.fill, block),
-            (unwrapped[0], unwrapped_source.fill, unwrapped[1]),
+            (unwrapped[0], unwrapped_decoder.fill, unwrapped[1]),
         ):
             ctx, out = EventContext(), list[Any]()
             fill(ctx, source, event, at)

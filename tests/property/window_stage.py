@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.incremental import (
+    drain_job,
     key_range_assignment,
     key_range_metrics,
     key_range_reader,
@@ -24,13 +25,12 @@ from airflow_provider_mysql_cdc.cdc.incremental import (
     scan_validity,
     signal_processor,
     window_driver,
-    window_loop,
     window_task,
 )
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import KeyRangeQueue
+from airflow_provider_mysql_cdc.cdc.incremental.notifications import state_records
 from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import TableUnreadable
-from airflow_provider_mysql_cdc.cdc.incremental.state_records import state_records
 from airflow_provider_mysql_cdc.cdc.incremental.watermarks import LowWatermark
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import NextKeyRange
 from airflow_provider_mysql_cdc.cdc.job import stage_runner
@@ -111,7 +111,7 @@ def windows(patch: pytest.MonkeyPatch, stage: Any) -> None:
     _reader(patch)
     for module in (prepare_drain, signal_processor):
         patch.setattr(module, "has_new_signals", lambda *_: False, raising=False)
-    patch.setattr(window_loop, "process_signals", _without_signals)
+    patch.setattr(drain_job, "process_signals", _without_signals)
 
 
 def _without_signals(cfg: ConnectorConfig, conn: Any, job: Any, ledger: Any, *_: Any) -> tuple[Any, bool]:

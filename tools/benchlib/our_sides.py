@@ -13,7 +13,7 @@ from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import VerifyRequest
 from benchlib import ours
 from benchlib.ground import WorkloadRun
 from benchlib.lag import LagReader

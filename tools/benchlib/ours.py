@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, snapshot_status
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import SnapshotStatus, snapshot_status
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
-from airflow_provider_mysql_cdc.cdc.operate.send_signal import send_signal
-from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger, snapshot_done, snapshot_signal
+from airflow_provider_mysql_cdc.cdc.operate.send_signal import peek_ledger, send_signal, snapshot_done, snapshot_signal
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
 from benchlib import spark_job
 from benchlib.process_tree import Sample, usage

@@ -86,7 +86,7 @@ def start_connect(
     python: Path | None = None,
 ) -> subprocess.Popen[str]:
     """Start the driver of a job for a Spark Connect server, as the operators do; its output is a pipe."""
-    from airflow_provider_mysql_cdc.cdc.job.connect_settings import ConnectSettings
+    from airflow_provider_mysql_cdc.cdc.job.job_spec import ConnectSettings
     from airflow_provider_mysql_cdc.cdc.model.job_names import CONNECT_VARIABLE
 
     path = tmp_path / f"spec-{os.urandom(4).hex()}.json"

@@ -17,8 +17,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from airflow_provider_mysql_cdc.cdc.sink.client_pool import CachedConsumer, ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import CachedConsumer, ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic_committed
 from airflow_provider_mysql_cdc.cdc.sink.topics import existing_topics
 

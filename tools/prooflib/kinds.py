@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
+from airflow_provider_mysql_cdc.cdc.decode.values.text_values import charset
 from prooflib import adhoc_kinds, ddl_kinds, default_kinds, json_kinds, record_kinds, time_kinds
 from prooflib.records import Number
 from prooflib.values import in_snapshot, in_stream, name_of, numbers, of_type, schema_of, single, texts

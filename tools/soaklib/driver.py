@@ -32,10 +32,9 @@ from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.operate.prepare_verify import prepare_verify
-from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
+from airflow_provider_mysql_cdc.cdc.operate.settle import settle_offset, verification_of_run
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_job import run_snapshot
-from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import verification_of_run
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
 
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -1,4 +1,7 @@
-"""Columns in Avro: the code of generated decoders that writes values as bytes, without JSON in between.
+"""Columns in Avro: the code of generated decoders that writes values as bytes, and the decoder in Python that has
+it.
+
+Columns in Avro: the code of generated decoders that writes values as bytes, without JSON in between.
 
 ``avro_renderers`` and ``avro_text_renderers`` write the common types directly. All other values, and those that are
 masked, hashed or converted, are written as JSON by the JSON renderers and turned into Avro one by one.
@@ -12,23 +15,23 @@ from functools import partial
 from types import MappingProxyType
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary
+from airflow_provider_mysql_cdc.cdc.avro.avro_binary import CODE_NAMESPACE, ColumnFormat
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import encoder, parse_payload
 from airflow_provider_mysql_cdc.cdc.avro.avro_renderers import avro_renderer
 from airflow_provider_mysql_cdc.cdc.avro.avro_text_renderers import avro_text_code, literal_value
-from airflow_provider_mysql_cdc.cdc.avro.column_form import CODE_NAMESPACE, ColumnFormat
 from airflow_provider_mysql_cdc.cdc.avro.connect_avro import null_index
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import WireType
 from airflow_provider_mysql_cdc.cdc.convert.connect_schema import field_schema
 from airflow_provider_mysql_cdc.cdc.decode.codegen.custom_values import ConvertText
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import AfterRow, Declined, Dialect, TextParts
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText, EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import JSON, AfterRow, Declined, Dialect, TextParts
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode, ColumnRenderer, ObjectDelimiters
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
-from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import change_text
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import change_text
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest
+from airflow_provider_mysql_cdc.cdc.decode.codegen.table_shape import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextRequest
-from airflow_provider_mysql_cdc.cdc.model.table import Column
+from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 _BRANCH_BY_NULL = {None: "", 0: "\x02", 1: "\x00"}
 
@@ -208,3 +211,39 @@ AVRO = Dialect(
     names=CODE_NAMESPACE,
 )
 """Debezium's events as Confluent's converter writes them, without transaction metadata."""
+
+
+class FallbackToJson(Exception):
+    """Report that an event has to be converted by way of JSON.
+
+    Args:
+        error: The error of a value; None for rows that are always converted so.
+    """
+
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__(repr(error))
+        self.error = error
+
+
+def avro_row_decoder(
+    table: Table,
+    wires: tuple[WireType, ...],
+    options: DecoderOptions,
+    envelope: EnvelopeText,
+    prefixes: tuple[str, str],
+    owned: OwnedKeys | None = None,
+) -> RowDecoder:
+    """Return the decoder that writes complete row images as Avro; it refuses other events.
+
+    Args:
+        table: The table.
+        wires: Wire types of its columns.
+        options: Modes.
+        envelope: Constant text around the rows.
+        prefixes: Text that keys and values begin with.
+        owned: Selects the rows whose records are produced; None for all.
+
+    Raises:
+        Declined: A column cannot be written as Avro directly.
+    """
+    return RowDecoder(table, wires, options, envelope, AVRO, prefixes, owned, FallbackToJson)

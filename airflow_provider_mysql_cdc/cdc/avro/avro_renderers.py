@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary
-from airflow_provider_mysql_cdc.cdc.avro.column_form import ColumnFormat
+from airflow_provider_mysql_cdc.cdc.avro.avro_binary import ColumnFormat
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnRenderer, Emitter, Render, WireLayout, literal
 from airflow_provider_mysql_cdc.cdc.decode.codegen.json_documents import SHAPES
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import (
@@ -32,9 +32,13 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import (
     time_unit,
 )
 from airflow_provider_mysql_cdc.cdc.decode.values import temporal
-from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
-from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import FloatTexts, quote_byte_text
-from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_double, decimal_text
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
+    FloatTexts,
+    decimal_double,
+    decimal_text,
+    quote_byte_text,
+)
+from airflow_provider_mysql_cdc.cdc.decode.values.text_values import charset
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 

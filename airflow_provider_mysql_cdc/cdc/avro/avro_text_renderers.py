@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary
-from airflow_provider_mysql_cdc.cdc.avro.column_form import ColumnFormat, length_code
+from airflow_provider_mysql_cdc.cdc.avro.avro_binary import ColumnFormat, length_code
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import literal
 from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import TIMES_OF_DAY, datetime_unit, time_unit
 from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextCode, TextRequest
 from airflow_provider_mysql_cdc.cdc.decode.values import text_values
 from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import compact_text
-from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_text
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import decimal_text
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 
 _NANO = 1_000_000_000

@@ -11,12 +11,14 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_mysql_cdc.cdc.avro.registry_answer import LastAnswer, listed, parsed_schema
-from airflow_provider_mysql_cdc.cdc.avro.schema_shape import (
+from airflow_provider_mysql_cdc.cdc.avro.registry_schemas import (
+    LastAnswer,
     canonical_form,
     differences,
     equivalent_schemas,
+    listed,
     meaning_conflicts,
+    parsed_schema,
 )
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
@@ -26,7 +28,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     RegistryConnectionError,
     RegistryError,
 )
-from airflow_provider_mysql_cdc.cdc.model.registry_settings import RegistrySettings, SchemaId
+from airflow_provider_mysql_cdc.cdc.model.connection import RegistrySettings, SchemaId
 
 MAX_ID = 2**31 - 1
 """Confluent's wire format has four bytes for an id, a signed int of Java's."""

@@ -1,4 +1,4 @@
-"""Work on connections of its own that only reads: it is done again where one of them breaks."""
+"""Connections that break: how long a run waits, and what it does again where it only reads."""
 
 from __future__ import annotations
 
@@ -8,12 +8,24 @@ from typing import TypeVar
 
 import pymysql
 
-from airflow_provider_mysql_cdc.cdc.binlog.reconnect_delay import reconnect_delay_s
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception, is_broken_connection
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+
+FIRST_DELAY_S = 0.5
+MAX_DELAY_S = 30.0
+
+
+def reconnect_delay_s(attempts: int) -> float:
+    """Return the seconds before the next attempt to connect: twice as long each time, up to a limit.
+
+    Args:
+        attempts: Attempts that were made before.
+    """
+    return min(MAX_DELAY_S, FIRST_DELAY_S * float(2**attempts))
+
 
 T = TypeVar("T")
 

@@ -11,10 +11,16 @@ from struct import Struct
 from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.corrupt import MALFORMED_ERRORS, event_parser, unreadable_event
-from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.binlog.event import (
+    MALFORMED_ERRORS,
+    Event,
+    event_parser,
+    lenenc,
+    signed_varint,
+    unreadable_event,
+    varint,
+)
 from airflow_provider_mysql_cdc.cdc.binlog.query import QueryEvent, parse_query
-from airflow_provider_mysql_cdc.cdc.binlog.wire import lenenc, signed_varint, varint
 from airflow_provider_mysql_cdc.cdc.errors import UnsupportedEventError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, require_tag, uuid_text
 from airflow_provider_mysql_cdc.cdc.model.offset import file_number

@@ -21,7 +21,7 @@ from pymysql.constants import CLIENT, CR
 
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import TLS_ERROR
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceSettingError
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import Secret
 
 _LAST_READ_S = 0.01  # 0 would mean not to wait at all, also for what has arrived
 _MARIADB = "MariaDB"
@@ -69,7 +69,9 @@ class SecureConnection(_BaseConnection):  # type: ignore[misc]
         self._login_deadline_s = None
 
     def set_character_set(self, charset: str, collation: str | None = None) -> None:
-        """Leave it to the first statement of ``session`` at the login, which has named the character set, too."""
+        """Leave it to the first statement of ``prepare_session`` at the login, which has named the character set,
+        too.
+        """
         if self._login_deadline_s is None:
             super().set_character_set(charset, collation)
 

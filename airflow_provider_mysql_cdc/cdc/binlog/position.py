@@ -1,19 +1,21 @@
-"""Where the server's binlog stands, and whether a position is still there."""
+"""Where the server's binlog stands, whether a position is still there, and the GTIDs of the server and its replicas."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect, fetch_all, fetch_dicts
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all, fetch_dicts
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, require_same_server
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import require_same_file, with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.purged_files import PurgeLoss, loss_behind, unproven_reason, unproven_remedy
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import MISSING_TRANSACTIONS
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ServerChangedError, SourceError, SourceSettingError
-from airflow_provider_mysql_cdc.cdc.model.gtid import standard_text
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.gtid import gtid_source, standard_text
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, same_base
 
 _EXECUTED_WAIT_S = 5
@@ -266,3 +268,76 @@ def _require_executed_gtids(conn: Any, offset: BinlogOffset) -> None:
         raise MISSING_TRANSACTIONS.build(
             str(offset), f"its GTID set {offset.gtids[:200]} holds more than gtid_executed"
         )
+
+
+_SYNTAX_ERROR = "error 1064"
+_STATEMENTS = ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS")  # the first came with 8.0.22
+
+
+def replica_status(conn: Any) -> list[dict[str, Any]]:
+    """Return what a server says of each channel through which it replicates, by the column names of MySQL 8.0.22.
+
+    Args:
+        conn: An open connection (REPLICATION CLIENT).
+
+    Raises:
+        SourceError: The server cannot be asked.
+    """
+    try:
+        rows = fetch_dicts(conn, _STATEMENTS[0])
+    except SourceError as error:
+        if _SYNTAX_ERROR not in error.why:
+            raise
+        rows = fetch_dicts(conn, _STATEMENTS[1])
+    return [{_current_name(name): value for name, value in row.items()} for row in rows]
+
+
+def _current_name(name: str) -> str:
+    return name.replace("Master_", "Source_").replace("Slave_", "Replica_")
+
+
+_NAMES = ("server_id", "server_uuid", "group_replication_group_name", "group_replication_view_change_uuid")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalGtids:
+    """Hold how a server signs its own transactions.
+
+    Args:
+        server_id: Its server_id, which is in the header of each event that it has executed first; 0 where not known.
+        server_uuid: Its server_uuid, which its GTIDs begin with.
+        group_uuids: What they begin with where it is a member of a replication group.
+        sources: server_uuid by server_id of the servers from which it replicates.
+    """
+
+    server_id: int = 0
+    server_uuid: str = ""
+    group_uuids: frozenset[str] = frozenset()
+    sources: Mapping[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, conn: Any) -> LocalGtids:
+        """Read it.
+
+        Args:
+            conn: An open connection.
+
+        Raises:
+            SourceError: The query fails.
+        """
+        names = ", ".join(f"'{name}'" for name in _NAMES)
+        rows = fetch_all(conn, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+        found = {str(name): str(value) for name, value in rows}
+        group = frozenset(found[name].lower() for name in _NAMES[2:] if found.get(name))
+        sources = {int(row["Source_Server_Id"]): str(row["Source_UUID"]).lower() for row in replica_status(conn)}
+        return cls(int(found["server_id"]), found["server_uuid"].lower(), group, sources)
+
+    def is_lent(self, gtid: str, server_id: int) -> bool:
+        """Return whether somebody has given a GTID of another server to a transaction of this one.
+
+        Args:
+            gtid: The transaction's GTID.
+            server_id: The server id in its events.
+        """
+        uuid = gtid_source(gtid).lower()
+        return 0 < server_id == self.server_id and uuid != self.server_uuid and uuid not in self.group_uuids

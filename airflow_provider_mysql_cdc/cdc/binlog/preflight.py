@@ -7,22 +7,23 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import read_coverage
-from airflow_provider_mysql_cdc.cdc.binlog.cascading_keys import (
-    NATIVE_KEYS_VARIABLE,
-    logs_cascades,
-    read_cascading_keys,
-)
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
-from airflow_provider_mysql_cdc.cdc.binlog.coverage_rules import (
+from airflow_provider_mysql_cdc.cdc.binlog.dump import is_own_client, registered_clients
+from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants, read_account, read_login
+from airflow_provider_mysql_cdc.cdc.binlog.login import is_mariadb, mariadb_error
+from airflow_provider_mysql_cdc.cdc.binlog.server_facts import (
+    NATIVE_KEYS_VARIABLE,
+    RunRequirements,
+    ServerFacts,
+    error_finding,
     left_out_databases,
+    logs_cascades,
+    rds_deletes_binlog,
+    read_cascading_keys,
+    read_rds_retention,
     replica_channels,
     unlogged_replication,
 )
-from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants, read_account, read_login
-from airflow_provider_mysql_cdc.cdc.binlog.login import is_mariadb, mariadb_error
-from airflow_provider_mysql_cdc.cdc.binlog.rds_retention import rds_deletes_binlog, read_rds_retention
-from airflow_provider_mysql_cdc.cdc.binlog.registered_clients import is_own_client, registered_clients
-from airflow_provider_mysql_cdc.cdc.binlog.server_facts import RunRequirements, ServerFacts, error_finding
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import (
     ServerIdInUseError,

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from pymysqlreplication.constants import STATUS_VAR_KEY as _KEY
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.corrupt import event_parser
-from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.binlog.event import Event, event_parser
 from airflow_provider_mysql_cdc.cdc.binlog.statement_text import (
     ANSI_QUOTES,
     NO_BACKSLASH_ESCAPES,

@@ -10,16 +10,14 @@ from zlib import crc32
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import control_events
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect
+from airflow_provider_mysql_cdc.cdc.binlog.control_events import decompress_events
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, UNREGISTERED_SERVER_ID, start_dump
-from airflow_provider_mysql_cdc.cdc.binlog.event import Event, TransactionDecoder
+from airflow_provider_mysql_cdc.cdc.binlog.event import HEADER_LENGTH, Event, TransactionDecoder
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_rotate
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import require_creation_time
-from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
 from airflow_provider_mysql_cdc.cdc.binlog.packets import MAX_PACKET_PAYLOAD, WHOLE_PACKET, PassedOver, raise_for_error
-from airflow_provider_mysql_cdc.cdc.binlog.payload import decompress_events
-from airflow_provider_mysql_cdc.cdc.binlog.position import readable_start
+from airflow_provider_mysql_cdc.cdc.binlog.position import LocalGtids, readable_start
 from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import FRAME, HEAD_LENGTH, UnusedRows, pass_over
-from airflow_provider_mysql_cdc.cdc.binlog.wire import HEADER_LENGTH
 from airflow_provider_mysql_cdc.cdc.errors import READ_AGAIN, BinlogCorruptError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, same_base
 

@@ -18,22 +18,23 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_cache import LedgerCache, LedgerValues
-from airflow_provider_mysql_cdc.cdc.commit.ledger_owner import claim_ledger, require_own_prefix, require_own_records
-from airflow_provider_mysql_cdc.cdc.commit.ledger_presence import MISSING_TIMEOUT_S
+from airflow_provider_mysql_cdc.cdc.commit.ledger_cache import (
+    LedgerCache,
+    LedgerValues,
+    claim_ledger,
+    require_own_prefix,
+    require_own_records,
+)
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ReadBefore, build_ledger_state
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.ledger_store import ExtraRecords
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import MISSING_TIMEOUT_S, ExtraRecords, LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
 from airflow_provider_mysql_cdc.cdc.errors import PREVENT_LOSS, RecordsLostError, SinkConnectionError, SinkError
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.client_pool import ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import ConsumerCache
-from airflow_provider_mysql_cdc.cdc.sink.fence import fence
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
-from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter, transactional_id
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter, fence, transactional_id, write_plain
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord, read_topic
 from airflow_provider_mysql_cdc.cdc.sink.topic_settings import LEDGER_RULE, require_settings
 from airflow_provider_mysql_cdc.cdc.sink.topics import (

@@ -74,7 +74,7 @@ MOVED_KEY = "moved"
 TAKEN_OVER_KEY = "taken-over"
 """What a Debezium connector has written behind the place at which the stream goes on (``drain.taken_over``)."""
 GIVEN_BACK_KEY = "given-back"
-"""Where the topics ended when the stream was given back to a connector behind a plan (``operate.other_producers``)."""
+"""Where the topics ended when the stream was given back to a connector behind a plan (``operate.prepare_job``)."""
 JOB_ERROR_PREFIX = "error/"
 """The error that a job ended with; a number follows."""
 

@@ -1,21 +1,36 @@
-"""The committed content of the ledger, as one value."""
+"""The committed content of the ledger as one value, what it is read with, and its first read.
+
+Read a ledger that is known to exist: a single read that does not find it is repeated.
+
+A broker that had just restarted after a crash answered as if the topic were empty, and a moment later returned
+everything (scripts/soak, Kafka killed under a driver). Believing that answer would stop a stream until a person
+decides, on wrong information.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PROCESSED_SIGNALS_KEY, PROGRESS_KEY, VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
-from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import RecordedSchemaId
-from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic
+from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedSchemaId, RecordedTopic
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets, same_position
+from airflow_provider_mysql_cdc.cdc.model.offset import (
+    BinlogOffset,
+    PreparedXa,
+    comparable,
+    compare_offsets,
+    same_position,
+)
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
-from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,3 +253,74 @@ class LedgerState:
         if self.plan is None:
             raise StateError("the ledger holds no plan", remedy="run the task again", retriable=True)
         return self.plan
+
+
+ExtraRecords = Sequence[SideRecord] | Callable[[LedgerState], Sequence[SideRecord]]
+"""Records that become visible with a plan, or a function that returns them for the ledger as it is before."""
+
+
+class LedgerStore(Protocol):
+    """The ledger topic."""
+
+    topic: str
+    fences: int
+    """How often writers were fenced by way of this object."""
+
+    def ensure(self) -> None:
+        """Create the topic when it is missing; otherwise check it."""
+
+    def claim(self) -> None:
+        """Record that the ledger is this stream's, before its first other record."""
+
+    def read(
+        self,
+        timeout_s: float = 60.0,
+        *,
+        fence_after_s: float | None = None,
+        fence_planner: bool = True,
+        before_fence: Callable[[], None] = lambda: None,
+        chunks: bool = True,
+    ) -> LedgerState | None:
+        """Return what is committed, or None when the topic does not exist."""
+
+    def peek(self) -> LedgerState:
+        """Return what is committed before the oldest open transaction; never waits for one."""
+
+    def current_id(self) -> str | None:
+        """Return Kafka's id of the topic; None without a topic, and where the brokers know no ids."""
+
+    def begin(
+        self, plan: BatchPlan, planner: RecordWriter | None = None, extra_records: ExtraRecords = ()
+    ) -> LedgerState:
+        """Put a plan in force."""
+
+    def put(self, records: Mapping[str, bytes | None]) -> None:
+        """Write further keys in one transaction."""
+
+
+log = logging.getLogger(__name__)
+
+MISSING_TIMEOUT_S = 5.0
+"""Seconds for which a ledger has to be missing, or without a plan, before it counts as gone."""
+_RETRY_INTERVAL_S = 0.25
+
+
+def read_existing(read: Callable[[], LedgerState | None], *, expect_plan: bool) -> LedgerState | None:
+    """Return the ledger; read it again for a while when it is known to hold a plan and shows none.
+
+    Args:
+        read: Reads the ledger once; None when its topic does not exist.
+        expect_plan: Whether a plan was committed to it before.
+    """
+    deadline, warned = time.monotonic() + MISSING_TIMEOUT_S, False
+    while True:
+        state = read()
+        if not expect_plan or (state is not None and state.plan is not None) or time.monotonic() >= deadline:
+            return state
+        if not warned:
+            warned = True
+            log.warning(
+                "Kafka shows no plan in the ledger, although it held one; reading it again for %.0f s",
+                MISSING_TIMEOUT_S,
+            )
+        time.sleep(_RETRY_INTERVAL_S)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_validation import SnapshotRecord
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import SnapshotRecord
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import stored_plan
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, OffsetConflictError, StateError

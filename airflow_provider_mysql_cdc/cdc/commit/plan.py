@@ -17,9 +17,14 @@ from msgspec import Meta
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import writer_key
 from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import WriterMetrics
-from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition, same_place, same_position
-from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.model.offset import (
+    BinlogOffset,
+    PreparedXa,
+    ResumePosition,
+    same_place,
+    same_position,
+)
+from airflow_provider_mysql_cdc.cdc.model.records import NativeCounts, SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import (
     VERSION_MEMBER,
     Count,
@@ -29,7 +34,6 @@ from airflow_provider_mysql_cdc.cdc.model.stored_record import (
     require_version,
     versioned,
 )
-from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
 PlanKind = Literal["drain", "snapshot", "reset"]
 
@@ -76,7 +80,7 @@ class BatchPlan(Record):
         omitted_topics: Digest of the topics that were left out (``without_topics``); None in a complete plan.
         commit_ts: The highest commit timestamp (TiCDC's) of earlier batches, set by ``takeover.begin_epoch``.
         continued_from: The offset of the earlier batches, where ``start`` is the same place in another server's binlog
-            (``drain.failover``); None on the same server.
+            (``drain.failover.failover``); None on the same server.
     """
 
     epoch: Count

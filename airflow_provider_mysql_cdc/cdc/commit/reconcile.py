@@ -15,7 +15,7 @@ epoch n pending     complete at n - 1, same offset        ``resume``: the plan n
 epoch n pending     epoch n, not complete                 ``resume`` (the ledger's plan)
 epoch n pending     epoch n, complete                     ``finish-commit``
 epoch n pending     epoch n with an earlier end           as above: the ledger's plan was ended before a schema that
-                                                          was refused (``drain.refused_schemas``)
+                                                          was refused (``drain.batch_writers``)
 epoch n committed   epoch n, complete, same offset        ``none``
 epoch n             epoch above n, not complete           ``resume`` (the stored state is an older copy)
 epoch n             epoch above n, complete               ``finish-commit`` (an older copy, or a reset by hand)

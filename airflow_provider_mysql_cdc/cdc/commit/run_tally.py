@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import REPORTED_KEY, RUN_KEY
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, bounded_counts
 from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics
-from airflow_provider_mysql_cdc.cdc.metrics.streaming_family import streaming_metrics
-from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
+from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import streaming_metrics
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.records import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
 
 if TYPE_CHECKING:

@@ -38,9 +38,7 @@ from dataclasses import replace
 from functools import partial
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import WRITERS_KEY
-from airflow_provider_mysql_cdc.cdc.commit.ledger_presence import read_existing
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.ledger_store import ExtraRecords, LedgerStore
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import ExtraRecords, LedgerState, LedgerStore, read_existing
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, encode
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import plan_records
 from airflow_provider_mysql_cdc.cdc.errors import (

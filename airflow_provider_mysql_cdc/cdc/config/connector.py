@@ -10,22 +10,18 @@ from typing import Any, TypeVar
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config import kafka, read_properties
 from airflow_provider_mysql_cdc.cdc.config.column_rules import BooleanConverter
-from airflow_provider_mysql_cdc.cdc.config.connect_document import connect_properties
 from airflow_provider_mysql_cdc.cdc.config.enums import EventContract
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Lookup, Problem
 from airflow_provider_mysql_cdc.cdc.config.kafka import KafkaRole
-from airflow_provider_mysql_cdc.cdc.config.property_families import PropertyFamilies
-from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, is_secret, redact
-from airflow_provider_mysql_cdc.cdc.config.source_hosts import source_hosts
-from airflow_provider_mysql_cdc.cdc.config.topic_groups import TopicGroup
+from airflow_provider_mysql_cdc.cdc.config.parse_value import source_hosts
+from airflow_provider_mysql_cdc.cdc.config.property_families import PropertyFamilies, TopicGroup
+from airflow_provider_mysql_cdc.cdc.config.property_names import connect_properties, hide_salt, is_secret, redact
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnRule, RuleKind
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
-from airflow_provider_mysql_cdc.cdc.model.registry_settings import RegistrySettings
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings, RegistrySettings, Secret
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.model.topic_transforms import Destination
-from airflow_provider_mysql_cdc.cdc.transforms.chain import TransformChain
+from airflow_provider_mysql_cdc.cdc.transforms.transform import TransformChain
 
 T = TypeVar("T")
 

@@ -13,9 +13,9 @@ from airflow_provider_mysql_cdc.cdc.config.enums import (
     SourceStructVersion,
     TimePrecisionMode,
 )
-from airflow_provider_mysql_cdc.cdc.config.failure_fields import DEAD_LETTER_TOPIC
 from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup, PinScope, SetBy
 from airflow_provider_mysql_cdc.cdc.config.signal_fields import signal_topics
+from airflow_provider_mysql_cdc.cdc.config.sink_fields import DEAD_LETTER_TOPIC
 from airflow_provider_mysql_cdc.cdc.config.source_fields import TOPIC_PREFIX
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from airflow_provider_mysql_cdc.cdc.config.property_names import HIDDEN, hide_salt, redact
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import Secret
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -62,7 +62,7 @@ class PinScope(StrEnum):
 
 
 class SetBy(StrEnum):
-    """Who may set a property beside those who come before (``config.run_properties``)."""
+    """Who may set a property beside those who come before (``config.property_sources``)."""
 
     CONNECTION = "connection"
     """Secrets: connections and the environment alone."""

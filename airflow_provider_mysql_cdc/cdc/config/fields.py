@@ -10,43 +10,35 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.config import (
     column_fields,
     event_fields,
-    failure_fields,
-    gtid_fields,
     registry_fields,
     signal_fields,
     sink_fields,
     source_fields,
     ticdc_fields,
-    transform_fields,
-    verify_fields,
 )
-from airflow_provider_mysql_cdc.cdc.config.column_fields import *  # noqa: F403
+from airflow_provider_mysql_cdc.cdc.config.column_fields import *  # noqa: F403  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.event_fields import *  # noqa: F403
-from airflow_provider_mysql_cdc.cdc.config.failure_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.field import Field
-from airflow_provider_mysql_cdc.cdc.config.gtid_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.registry_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.signal_fields import *  # noqa: F403
-from airflow_provider_mysql_cdc.cdc.config.sink_fields import *  # noqa: F403
-from airflow_provider_mysql_cdc.cdc.config.source_fields import *  # noqa: F403
+from airflow_provider_mysql_cdc.cdc.config.sink_fields import *  # noqa: F403  # noqa: F403  # noqa: F403
+from airflow_provider_mysql_cdc.cdc.config.source_fields import *  # noqa: F403  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.ticdc_fields import *  # noqa: F403
-from airflow_provider_mysql_cdc.cdc.config.transform_fields import *  # noqa: F403
-from airflow_provider_mysql_cdc.cdc.config.verify_fields import *  # noqa: F403
 
 ALL: tuple[Field[Any], ...] = tuple(
     dict.fromkeys(
         value
         for module in (
             source_fields,
-            gtid_fields,
+            source_fields,
             event_fields,
             column_fields,
-            failure_fields,
+            sink_fields,
             signal_fields,
             sink_fields,
-            transform_fields,
+            column_fields,
             ticdc_fields,
-            verify_fields,
+            sink_fields,
         )
         for value in vars(module).values()
         if isinstance(value, Field)

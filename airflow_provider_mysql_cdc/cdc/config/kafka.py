@@ -1,5 +1,7 @@
 """From Kafka properties as people have them (Java's or librdkafka's) to settings for confluent_kafka.
 
+From Kafka properties as people have them (Java's or librdkafka's) to settings for confluent_kafka.
+
 Six families set them. What stands later in this list wins::
 
     schema.history.internal.producer.*   connection and security only
@@ -8,6 +10,11 @@ Six families set them. What stands later in this list wins::
     kafka.*                              all clients
     producer.override.*, admin.override.*   that kind of client
     signal.consumer.*                    the consumer of signals
+
+Names of librdkafka's settings.
+
+Source: librdkafka's own list (``rd_kafka_conf_properties_show``), release 2.16, without its callbacks. A test
+compares it with the installed library.
 """
 
 from __future__ import annotations
@@ -17,10 +24,84 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from airflow_provider_mysql_cdc.cdc.config import kafka_names
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
 from airflow_provider_mysql_cdc.cdc.config.parse_value import is_pem
 from airflow_provider_mysql_cdc.cdc.config.property_names import closest_name
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+PRODUCER_SETTINGS = _names(
+    """
+    acks batch.num.messages batch.size compression.codec compression.level compression.type delivery.report.only.error
+    delivery.timeout.ms enable.gapless.guarantee enable.idempotence linger.ms message.send.max.retries
+    message.timeout.ms partitioner produce.offset.report queue.buffering.backpressure.threshold
+    queue.buffering.max.kbytes queue.buffering.max.messages queue.buffering.max.ms queuing.strategy
+    request.required.acks request.timeout.ms retries sticky.partitioning.linger.ms transaction.timeout.ms
+    transactional.id
+    """
+)
+CONSUMER_SETTINGS = _names(
+    """
+    auto.commit.enable auto.commit.interval.ms auto.offset.reset check.crcs consume.callback.max.messages
+    coordinator.query.interval.ms enable.auto.commit enable.auto.offset.store enable.partition.eof
+    fetch.error.backoff.ms fetch.max.bytes fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms
+    fetch.wait.max.ms group.id group.instance.id group.protocol group.protocol.type group.remote.assignor
+    heartbeat.interval.ms isolation.level max.partition.fetch.bytes max.poll.interval.ms max.poll.records
+    offset.store.method offset.store.path offset.store.sync.interval.ms partition.assignment.strategy
+    queued.max.messages.kbytes queued.min.messages session.timeout.ms share.acknowledgement.mode
+    """
+)
+COMMON_SETTINGS = _names(
+    """
+    allow.auto.create.topics api.version.fallback.ms api.version.request api.version.request.timeout.ms
+    bootstrap.servers broker.address.family broker.address.ttl broker.version.fallback builtin.features
+    client.dns.lookup client.id client.rack connections.max.idle.ms debug enable.metrics.push enable.random.seed
+    enable.sasl.oauthbearer.unsecure.jwt enable.ssl.certificate.verification enabled_events https.ca.location
+    https.ca.pem internal.termination.signal log.connection.close log.queue log.thread.name log_level max.in.flight
+    max.in.flight.requests.per.connection message.copy.max.bytes message.max.bytes metadata.broker.list
+    metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy plugin.library.paths
+    receive.message.max.bytes reconnect.backoff.jitter.ms reconnect.backoff.max.ms reconnect.backoff.ms
+    retry.backoff.max.ms retry.backoff.ms sasl.kerberos.keytab sasl.kerberos.kinit.cmd
+    sasl.kerberos.min.time.before.relogin sasl.kerberos.principal sasl.kerberos.service.name sasl.mechanism
+    sasl.mechanisms sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+    sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+    sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+    sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.jwt.template.file
+    sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
+    sasl.oauthbearer.assertion.private.key.pem sasl.oauthbearer.client.credentials.client.id
+    sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.client.id sasl.oauthbearer.client.secret
+    sasl.oauthbearer.config sasl.oauthbearer.extensions sasl.oauthbearer.grant.type
+    sasl.oauthbearer.metadata.authentication.type sasl.oauthbearer.method sasl.oauthbearer.scope
+    sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url sasl.password sasl.username security.protocol
+    socket.blocking.max.ms socket.connection.setup.timeout.ms socket.keepalive.enable socket.max.fails
+    socket.nagle.disable socket.receive.buffer.bytes socket.send.buffer.bytes socket.timeout.ms
+    ssl.ca.certificate.stores ssl.ca.location ssl.ca.pem ssl.certificate.location ssl.certificate.pem
+    ssl.cipher.suites ssl.crl.location ssl.curves.list ssl.endpoint.identification.algorithm ssl.engine.id
+    ssl.engine.location ssl.key.location ssl.key.password ssl.key.pem ssl.keystore.location ssl.keystore.password
+    ssl.providers ssl.sigalgs.list statistics.interval.ms topic.blacklist topic.metadata.propagation.max.ms
+    topic.metadata.refresh.fast.cnt topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.interval.ms
+    topic.metadata.refresh.sparse
+    """
+)
+ALL_SETTINGS = PRODUCER_SETTINGS | CONSUMER_SETTINGS | COMMON_SETTINGS
+
+TOPIC_SETTINGS = _names(
+    """
+    cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level
+    delete.retention.ms errors.deadletterqueue.group.enable file.delete.delay.ms flush.messages flush.ms
+    follower.replication.throttled.replicas index.interval.bytes leader.replication.throttled.replicas
+    local.retention.bytes local.retention.ms max.compaction.lag.ms max.message.bytes
+    message.timestamp.after.max.ms message.timestamp.before.max.ms message.timestamp.type min.cleanable.dirty.ratio
+    min.compaction.lag.ms min.insync.replicas preallocate remote.copy.disable remote.log.delete.on.disable
+    remote.storage.enable retention.bytes retention.ms segment.bytes segment.index.bytes segment.jitter.ms segment.ms
+    unclean.leader.election.enable
+    """
+)
+"""Topic settings of Kafka 4; a broker may know more, so this list only serves to spot misprints."""
+
 
 HISTORY_PRODUCER_PREFIX = "schema.history.internal.producer."
 HISTORY_CONSUMER_PREFIX = "schema.history.internal.consumer."
@@ -164,10 +245,10 @@ def translate_settings(prefix: str, properties: Mapping[str, str]) -> Translated
             _translate_renamed(out, name, value)
         elif name in FIXED_SETTINGS:
             _check_fixed(out, name, value)
-        elif name in kafka_names.ALL_SETTINGS:
+        elif name in ALL_SETTINGS:
             out.settings[name] = value
         else:
-            closest = closest_name(name, kafka_names.ALL_SETTINGS | set(JAVA_RENAMED) | set(_SPECIAL_TRANSLATIONS))
+            closest = closest_name(name, ALL_SETTINGS | set(JAVA_RENAMED) | set(_SPECIAL_TRANSLATIONS))
             fix = (
                 f"Write {prefix}{closest}, if that is meant"
                 if closest
@@ -281,9 +362,9 @@ _OVERRIDE_PREFIX: dict[KafkaRole | None, str] = {
     KafkaRole.ADMIN: ADMIN_OVERRIDE_PREFIX,
 }
 _EXCLUDED_SETTINGS: dict[KafkaRole | None, frozenset[str]] = {
-    KafkaRole.PRODUCER: kafka_names.CONSUMER_SETTINGS,
-    KafkaRole.CONSUMER: kafka_names.PRODUCER_SETTINGS,
-    KafkaRole.ADMIN: kafka_names.PRODUCER_SETTINGS | kafka_names.CONSUMER_SETTINGS,
+    KafkaRole.PRODUCER: CONSUMER_SETTINGS,
+    KafkaRole.CONSUMER: PRODUCER_SETTINGS,
+    KafkaRole.ADMIN: PRODUCER_SETTINGS | CONSUMER_SETTINGS,
 }
 _SYNONYMS = {
     "sasl.mechanisms": "sasl.mechanism",
@@ -306,7 +387,7 @@ def merge_signal_settings(families: Mapping[str, Mapping[str, str]]) -> dict[str
     """
     merged = merge_settings(families, KafkaRole.CONSUMER)
     overlay(merged, families.get(SIGNAL_CONSUMER_PREFIX, {}))
-    return {k: v for k, v in merged.items() if k not in kafka_names.PRODUCER_SETTINGS}
+    return {k: v for k, v in merged.items() if k not in PRODUCER_SETTINGS}
 
 
 def overlay(target: dict[str, str], settings: Mapping[str, str]) -> None:

@@ -1,4 +1,6 @@
-"""Parsers from property text to typed values; each raises ``ValueError`` that says what is expected."""
+"""Parsers from property text to typed values, servers of ``database.hostname`` included; each raises ``ValueError``
+that says what is expected.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from airflow_provider_mysql_cdc.cdc.config.enums import DocEnum, Operation
+from airflow_provider_mysql_cdc.cdc.model.connection import Secret
 from airflow_provider_mysql_cdc.cdc.model.expression import Expression, java_expression
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 E = TypeVar("E", bound=DocEnum)
@@ -21,7 +23,7 @@ _MATCH_CACHE_SIZE = 32_768
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9_.\-]+")
 
 
-def text(value: str) -> str:
+def as_text(value: str) -> str:
     """Return the text without blanks around it; it must not be empty."""
     if not (stripped := value.strip()):
         raise ValueError("must not be empty")
@@ -81,7 +83,7 @@ def choice(options: type[E], synonyms: Mapping[str, str] | None = None) -> Calla
 
 def topic_part(value: str) -> str:
     """Return a topic name or a part of one: letters, digits, hyphen, dot, underscore (CFG-08)."""
-    stripped = text(value)
+    stripped = as_text(value)
     if not _TOPIC_NAME.fullmatch(stripped):
         raise ValueError("may hold only letters, digits, hyphens, dots and underscores")
     if len(stripped) > 249:
@@ -217,3 +219,56 @@ def key_columns(value: str) -> KeyColumns:
 def is_pem(location: str) -> bool:
     """Say whether a file name looks like PEM rather than like a Java key store."""
     return location.lower().endswith((".pem", ".crt", ".cer", ".cert", ".key"))
+
+
+HIGHEST_PORT = 65535
+
+
+def source_hosts(text: str, default_port: int) -> tuple[tuple[str, int], ...]:
+    """Return host and port of each server, in order.
+
+    Args:
+        text: ``host``, ``host:port`` or ``[IPv6]:port``, several of them with commas between. An address with several
+            colons and without brackets is an IPv6 address.
+        default_port: The port of a server without one.
+
+    Raises:
+        ValueError: An entry is empty, has no host, or its port is no port.
+    """
+    entries = [entry.strip() for entry in text.split(",")]
+    if not all(entries):
+        raise ValueError("must not be empty, nor have an empty entry between commas")
+    hosts = tuple(_host_and_port(entry, default_port) for entry in entries)
+    if len(set(hosts)) < len(hosts):
+        raise ValueError("names a server twice")
+    return hosts
+
+
+def host_list(value: str) -> str:
+    """Return the text of a list of servers without blanks around it.
+
+    Raises:
+        ValueError: It is not one.
+    """
+    source_hosts(value, HIGHEST_PORT)
+    return value.strip()
+
+
+def _host_and_port(entry: str, default_port: int) -> tuple[str, int]:
+    if entry.startswith("["):
+        host, bracket, rest = entry[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise ValueError(f"{entry!r} is not of the form [IPv6]:port")
+        port = rest[1:] if rest else ""
+    elif entry.count(":") == 1:
+        host, rest = entry.split(":")
+        port = rest
+    else:
+        host, rest, port = entry, "", ""
+    if not host or any(char.isspace() for char in host):
+        raise ValueError(f"{entry!r} has no host")
+    if not rest and not entry.endswith(":"):
+        return host, default_port
+    if not (port.isascii() and port.isdigit()) or not 1 <= int(port) <= HIGHEST_PORT:
+        raise ValueError(f"the port of {entry!r} must be a number from 1 to {HIGHEST_PORT}")
+    return host, int(port)

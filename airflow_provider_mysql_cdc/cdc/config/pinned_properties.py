@@ -21,16 +21,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from airflow_provider_mysql_cdc.cdc.config import (
-    column_rules,
-    kafka,
-    property_families,
-    topic_groups,
-    undeclared_properties,
-)
+from airflow_provider_mysql_cdc.cdc.config import column_rules, kafka, property_families, undeclared_properties
 from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.column_rules import LoadedConverter
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.converters import LoadedConverter
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Lookup, PinScope, display_text
 from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, redact
 from airflow_provider_mysql_cdc.cdc.config.transforms import is_of_chain
@@ -45,7 +39,7 @@ FAMILY_PIN_SCOPES: dict[str, PinScope] = {
     property_families.REPLICA_PREFIX: PinScope.NOTHING,
     # Settings of topics yet to be created; how many partitions they get is a property of its own.
     property_families.TOPIC_CREATION_PREFIX: PinScope.NOTHING,
-    topic_groups.PREFIX: PinScope.EVENTS,
+    property_families.PREFIX: PinScope.EVENTS,
     property_families.SELECT_OVERRIDES_PREFIX: PinScope.SNAPSHOT,
     **dict.fromkeys(column_rules.PREFIXES, PinScope.EVENTS),
     **dict.fromkeys(kafka.PREFIXES, PinScope.NOTHING),

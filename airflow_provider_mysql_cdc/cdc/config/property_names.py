@@ -1,12 +1,21 @@
-"""Judge property names: which is meant, which hides a secret."""
+"""Judge property names, take properties out of a Kafka Connect configuration, and know its placeholders.
+
+Placeholders of Kafka Connect's config providers, as ``${file:/secrets/db.properties:password}``.
+
+A worker fills them in. Here a form would read any file of the machine with them, so they are refused, with what to
+write instead: each property has a variable, and a password a place in the Airflow connection.
+"""
 
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.model.connection import Secret
 
 _SECRET_NAME = re.compile(
     r"pass?w(?:or)?d|pass?phrase|pass?code|(?:^|[._-])(?:pass|pwd)$|secret|token|credential|jaas|user\.?info"
@@ -109,3 +118,86 @@ def closest_name(name: str, candidates: Iterable[str], cutoff: float = 0.82) -> 
 
 def _normalized(name: str) -> str:
     return name.strip().lower().replace("_", ".")
+
+
+def _json_object(value: object, name: str) -> Mapping[str, Any]:
+    """Return a member of a configuration document; an absent one is empty."""
+    if value is not None and not isinstance(value, Mapping):
+        raise ConfigError(f"{name} of the configuration is not a JSON object", remedy="Correct the JSON text")
+    return value or {}
+
+
+def connect_properties(document: str | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties of a Kafka Connect configuration.
+
+    Args:
+        document: JSON text or the object: ``{"name": .., "config": {..}}``, a bare configuration, or Strimzi's
+            KafkaConnector resource.
+
+    Raises:
+        ConfigError: It is none of these.
+    """
+    try:
+        data = json.loads(document) if isinstance(document, str) else document
+    except (ValueError, RecursionError) as e:
+        raise ConfigError("The configuration is not JSON", why=str(e), remedy="Correct the JSON text") from e
+    if isinstance(data, Mapping) and isinstance(data.get("spec"), Mapping):
+        spec, meta = _json_object(data["spec"], "spec"), _json_object(data.get("metadata"), "metadata")
+        spec_settings = {
+            "name": meta.get("name"),
+            "connector.class": spec.get("class"),
+            "tasks.max": spec.get("tasksMax"),
+        }
+        data = {
+            "name": meta.get("name"),
+            "config": {
+                **{k: v for k, v in spec_settings.items() if v},
+                **_json_object(spec.get("config"), "spec.config"),
+            },
+        }
+    if not isinstance(data, Mapping):
+        raise ConfigError(
+            "The configuration is not a JSON object", remedy='Give {"name": .., "config": {..}} or the properties alone'
+        )
+    if isinstance(data.get("config"), Mapping):
+        return {"name": data.get("name"), **data["config"]}
+    return dict(data)
+
+
+_PLACEHOLDER = re.compile(r"\$\{(?P<provider>[\w-]+):(?P<path>[^}]*)\}")
+
+
+def has_placeholder(text: str) -> bool:
+    """Return whether a property's value has a placeholder that a worker would fill in."""
+    return _PLACEHOLDER.search(text, 0, text.rfind("}") + 1) is not None
+
+
+def replacement(name: str, text: str, variable: str) -> str:
+    """Return what to write in place of a value with placeholders.
+
+    Args:
+        name: The property's name of today.
+        text: Its value.
+        variable: The environment variable that sets the property.
+    """
+    value = _PLACEHOLDER.sub(lambda found: _shell(found["provider"], found["path"]), text)
+    places = "Take it out of the properties"
+    if name == "database.password":
+        places += " and put the value into the password of the Airflow connection"
+    elif name == "database.user":
+        places += " and put the value into the login of the Airflow connection"
+    else:
+        places += " and put the value into the extra of the Airflow connection"
+    return f'{places}, or set it in the environment: export {variable}="{value}"'
+
+
+def _shell(provider: str, path: str) -> str:
+    """Return what gives a placeholder's value in a shell; of an unknown provider the placeholder's key."""
+    file, _, key = path.rpartition(":")
+    if provider in ("env", "environment"):
+        return f"${{{key or path}}}"
+    if provider in ("dir", "directory"):
+        return f"$(cat {file}/{key})"
+    if provider == "file":
+        return f"$(sed -n 's/^{re.escape(key)} *= *//p' {file})"
+    return f"<the value of {key or path} in {provider}>"

@@ -1,25 +1,102 @@
-"""Where properties come from: operator parameters, then the Airflow connection, then the environment, then defaults.
+"""Where properties come from, which a DAG run may set, and to whose brokers an account of Kafka goes.
+
+Where properties come from: operator parameters, then the Airflow connection, then the environment, then defaults.
 
 Pure functions: the caller reads the connection and the environment. The trace says for every property where it was
 found and where it was looked for, and errors show it.
+
+Check that an account of Kafka is sent only to the brokers of the place that it comes from.
+
+Otherwise a Kafka connection that a run's form names would receive the account of the stream's own connection, or lower
+the security of its brokers. Parameters of a task are left out: they are the DAG author's, and hold no secrets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.config import read_properties
-from airflow_provider_mysql_cdc.cdc.config.connect_document import connect_properties
+from airflow_provider_mysql_cdc.cdc.config import kafka, read_properties
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig, config_error
-from airflow_provider_mysql_cdc.cdc.config.field import Field, Problem
+from airflow_provider_mysql_cdc.cdc.config.field import Field, Problem, SetBy
 from airflow_provider_mysql_cdc.cdc.config.form_fields import MYSQL_CDC_FORM, field_label, form_places
-from airflow_provider_mysql_cdc.cdc.config.kafka_account import require_own_brokers
 from airflow_provider_mysql_cdc.cdc.config.property_families import REPLICA_PREFIX
-from airflow_provider_mysql_cdc.cdc.config.property_names import ENV_PREFIX, closest_name, env_name
+from airflow_provider_mysql_cdc.cdc.config.property_names import (
+    ENV_PREFIX,
+    closest_name,
+    connect_properties,
+    env_name,
+    hide_salt,
+    holds_secret,
+    is_secret,
+)
+from airflow_provider_mysql_cdc.cdc.config.read_properties import canonical_name
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+
+_CLIENT_FAMILIES = tuple(prefix for prefix in kafka.PREFIXES if prefix != kafka.SIGNAL_CONSUMER_PREFIX)
+_JAAS = "sasl.jaas.config"
+_JAAS_SETTINGS = ("sasl.username", "sasl.password")
+_REMEDY = "set brokers and account in one connection"
+_SIGNAL_REMEDY = (
+    f"set {kafka.SIGNAL_CONSUMER_PREFIX}sasl.* in the connection of {F.SIGNAL_KAFKA_BOOTSTRAP_SERVERS.name}, or remove "
+    "that property if it is the same cluster"
+)
+
+
+def require_own_brokers(
+    properties: Mapping[str, object], origins: Mapping[str, str], private_labels: frozenset[str]
+) -> None:
+    """Check the brokers of events and those of signals.
+
+    Args:
+        properties: Properties of all places together.
+        origins: The place of each.
+        private_labels: Places whose values are not the author's: connections and the environment.
+
+    Raises:
+        ConfigError: An account would be sent to brokers, or be protected by settings, of another place.
+    """
+    names = {canonical_name(name): name for name in properties}
+    brokers = names.get(F.KAFKA_BOOTSTRAP_SERVERS.name) or names.get(F.HISTORY_KAFKA_BOOTSTRAP_SERVERS.name)
+    signal_brokers = names.get(F.SIGNAL_KAFKA_BOOTSTRAP_SERVERS.name)
+    if brokers is not None:
+        _require_one_place(_security_properties(names, _CLIENT_FAMILIES), brokers, origins, private_labels, _REMEDY)
+    if signal_brokers is not None and (brokers is None or properties[signal_brokers] != properties[brokers]):
+        security = _security_properties(names, kafka.PREFIXES)
+        _require_one_place(security, signal_brokers, origins, private_labels, _SIGNAL_REMEDY)
+
+
+def _security_properties(names: Mapping[str, str], families: Sequence[str]) -> dict[str, str]:
+    """Return the property that sets each security setting; the last family wins."""
+    found: dict[str, str] = {}
+    for family in families:
+        members = {name.removeprefix(family): given for name, given in names.items() if name.startswith(family)}
+        for setting, given in kafka.security_settings(members).items():
+            found.update(dict.fromkeys(_JAAS_SETTINGS if setting == _JAAS else (setting,), given))
+    return found
+
+
+def _require_one_place(
+    security: Mapping[str, str],
+    brokers: str,
+    origins: Mapping[str, str],
+    private_labels: frozenset[str],
+    remedy: str,
+) -> None:
+    if not any(map(is_secret, security)):
+        return
+    used = [brokers, *dict.fromkeys(security.values())]
+    private = [name for name in used if origins[name] in private_labels]
+    if len({origins[name] for name in private}) > 1:
+        raise ConfigError(
+            "brokers and account of Kafka come from different places",
+            where=", ".join(f"{name} ({origins[name]})" for name in private),
+            why="the account would be sent to brokers of another place, or be protected as another place says",
+            remedy=remedy,
+        )
+
 
 ENV_DOCUMENT = "MYSQL_CDC_PROPERTIES"
 STANDARD_FIELDS = {
@@ -190,3 +267,50 @@ def load_config(sources: Sequence[PropertySource]) -> ConnectorConfig:
         ConfigError: With every problem, where its value came from, and where a missing property was looked for.
     """
     return merge_sources(sources).config()
+
+
+def set_by(name: str) -> SetBy:
+    """Return who may set a property; of a family, or an unknown one, its author.
+
+    A member of a family is a setting of a client, a class, a statement, a topic, or hides a column.
+
+    Args:
+        name: The property, of either generation and in any spelling.
+    """
+    if holds_secret(name):
+        return SetBy.CONNECTION
+    declared = F.BY_NAME.get(canonical_name(name))
+    return SetBy.AUTHOR if declared is None else declared.set_by
+
+
+def check_run_properties(names: Iterable[str], opened: Collection[str], conn_id: str) -> None:
+    """Refuse properties that a run sets and may not set.
+
+    Args:
+        names: Properties that the run sets.
+        opened: Properties that the author of the DAG lets runs set.
+        conn_id: The connection in which they can be set.
+
+    Raises:
+        ConfigError: There are such properties; the text names them, and where to set them.
+    """
+    opened_names = {canonical_name(name) for name in opened}
+    refused = [name for name in sorted(names) if set_by(name) not in _accepted(canonical_name(name) in opened_names)]
+    if refused:
+        raise ConfigError(
+            "the run sets properties that a run may not set",
+            where=", ".join(map(_shown, refused)),
+            why="they decide where the stream goes, who connects, which code or SQL runs, or which columns are hidden",
+            remedy=f"set them in the connection {conn_id}, or in the DAG file as text of the operator's properties; "
+            "its author can let runs set single ones with the operator's argument run_properties=[...]",
+        )
+
+
+def _accepted(opened: bool) -> tuple[SetBy, ...]:
+    return (SetBy.RUN, SetBy.AUTHOR) if opened else (SetBy.RUN,)
+
+
+def _shown(name: str) -> str:
+    """Return a name as an error shows it: in quotes where it could not be seen otherwise."""
+    text = hide_salt(name)
+    return text if text.isprintable() and text and text == text.strip() else repr(text)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.config import config_providers, kafka, transforms, undeclared_properties
 from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config import kafka, property_names, transforms, undeclared_properties
 from airflow_provider_mysql_cdc.cdc.config import property_families as families
 from airflow_provider_mysql_cdc.cdc.config.enums import EventContract, Operation
 from airflow_provider_mysql_cdc.cdc.config.event_fields import AVRO_CONVERTER, JSON_CONVERTER, PLAIN_CONVERTERS
@@ -135,13 +135,13 @@ def _property_texts(out: ParsedProperties, properties: Mapping[str, object]) -> 
         else:
             out.refuse(name, type(value).__name__, "must be a text, a whole number or a boolean", "Write it as text")
             continue
-        if config_providers.has_placeholder(texts[name]):
+        if property_names.has_placeholder(texts[name]):
             text, today = texts.pop(name), canonical_name(name)
             out.refuse(
                 name,
                 text,
                 "is a placeholder that a Kafka Connect worker would fill in",
-                config_providers.replacement(today, text, env_name(today)),
+                property_names.replacement(today, text, env_name(today)),
             )
             out.given_names.setdefault(canonical_name(name), name)
     return texts

@@ -10,7 +10,6 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.config import (
     column_rules,
     kafka,
-    kafka_names,
     property_families,
     transforms,
     undeclared_properties,
@@ -199,7 +198,7 @@ def transform_lines() -> Iterator[str]:
 def kafka_secrets() -> list[str]:
     """Return the Kafka settings whose values are secrets, in Java's and librdkafka's names."""
     java = {*kafka.JAVA_RENAMED, *kafka.JAVA_REFUSED, "sasl.jaas.config"}
-    return sorted(name for name in kafka_names.ALL_SETTINGS | java if is_secret(name))
+    return sorted(name for name in kafka.ALL_SETTINGS | java if is_secret(name))
 
 
 def kafka_rows() -> Iterator[tuple[str, str]]:

@@ -11,8 +11,7 @@ from airflow_provider_mysql_cdc.cdc.config import parse_value
 from airflow_provider_mysql_cdc.cdc.config.event_fields import AVRO_CONVERTER, KEY_CONVERTER, VALUE_CONVERTER
 from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup, PinScope, SetBy
 from airflow_provider_mysql_cdc.cdc.config.ticdc_fields import is_ticdc
-from airflow_provider_mysql_cdc.cdc.model.registry_settings import OAuthClient, RegistrySettings
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import OAuthClient, RegistrySettings, Secret
 
 ConverterPart = Literal["key", "value"]
 PARTS: tuple[ConverterPart, ConverterPart] = ("key", "value")

@@ -114,7 +114,7 @@ SIGNAL_KAFKA_BOOTSTRAP_SERVERS: Field[str] = Field(
 )
 SIGNAL_KAFKA_GROUP_ID: Field[str] = Field(
     "signal.kafka.groupId",
-    parse_value.text,
+    parse_value.as_text,
     "kafka-signal",
     "Group id that the consumer of signals names to the brokers. The place in the topic is kept in `ledger.topic`; "
     "nothing is stored under the group.",

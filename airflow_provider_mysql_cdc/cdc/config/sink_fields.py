@@ -1,8 +1,9 @@
-"""Properties of the Kafka side and of draining and committing."""
+"""Properties of the Kafka side, of draining and committing, of rows that cannot be represented, and of verify."""
 
 from __future__ import annotations
 
 from airflow_provider_mysql_cdc.cdc.config import parse_value
+from airflow_provider_mysql_cdc.cdc.config.enums import RowFailureMode
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, PinScope, SetBy
 from airflow_provider_mysql_cdc.cdc.config.source_fields import WRITER_IDS
 
@@ -116,6 +117,139 @@ COMMIT_INTERVAL_MS: Field[int] = Field(
     10_000,
     "A writer commits its Kafka transaction after this many milliseconds, when it holds anything.",
     Group.DRAIN,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
+)
+
+
+ERRORS_TOLERANCE: Field[str] = Field(
+    "errors.tolerance",
+    lambda value: _parse_tolerance(value.strip().lower()),
+    "none",
+    "`all` is `event.processing.failure.handling.mode=warn`, unless that is set: rows with a value that cannot be "
+    "represented are left out, into `errors.deadletterqueue.topic.name` if it is set. Records are never left out for "
+    "other reasons.",
+    Group.EVENTS,
+    enum={"none": "a row that cannot be represented stops the run", "all": "it is left out"},
+    pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
+)
+EVENT_PROCESSING_FAILURE_HANDLING_MODE: Field[RowFailureMode] = Field(
+    "event.processing.failure.handling.mode",
+    parse_value.choice(RowFailureMode, {"ignore": "skip"}),
+    RowFailureMode.FAIL,
+    "Reaction to a row with a value that cannot be decoded or represented. The other rows of its event are written in "
+    "any case but `fail`. Damaged events, and tables whose structure is not known, always stop the run.",
+    Group.EVENTS,
+    aliases=("event.deserialization.failure.handling.mode",),
+    enum=RowFailureMode.docs(),
+    derive=lambda get: RowFailureMode.WARN if get[ERRORS_TOLERANCE] == "all" else RowFailureMode.FAIL,
+    derived_from="`fail`, or `warn` with `errors.tolerance=all`",
+    refs=("STRM-23", "CFG-28"),
+    pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
+)
+DEAD_LETTER_TOPIC: Field[str] = Field(
+    "errors.deadletterqueue.topic.name",
+    lambda value: parse_value.topic_part(value) if value.strip() else "",
+    "",
+    "Topic for rows that are left out (`event.processing.failure.handling.mode`): position, row key, the values that "
+    "could be read, and the cause, with headers `__connect.errors.*`; in the same Kafka transaction as the other rows. "
+    "Empty for none: then such rows are only counted and logged.",
+    Group.TOPICS,
+    pin_scope=PinScope.NOTHING,
+)
+
+
+def _parse_tolerance(value: str) -> str:
+    if value not in ("none", "all"):
+        raise ValueError("must be none or all")
+    return value
+
+
+def _parse_placeholder(value: str) -> str:
+    if value.startswith("hex:"):
+        try:
+            bytes.fromhex(value[4:])
+        except ValueError:
+            raise ValueError("hexadecimal digits must follow hex:") from None
+    return value
+
+
+UNAVAILABLE_VALUE_PLACEHOLDER: Field[str] = Field(
+    "unavailable.value.placeholder",
+    _parse_placeholder,
+    "__debezium_unavailable_value",
+    "Stands for the value of a character, JSON, ENUM, SET or binary column that the row image leaves out "
+    "(binlog_row_image MINIMAL or NOBLOB) and that is not known from the other image; `hex:` and hexadecimal digits "
+    "give bytes.",
+    Group.EVENTS,
+    set_by=SetBy.RUN,
+)
+UNAVAILABLE_VALUE_AS_NULL: Field[bool] = Field(
+    "unavailable.value.as.null",
+    parse_value.boolean,
+    False,
+    "Write null in an after image for a nullable column that the row image leaves out and whose type cannot hold the "
+    "placeholder. Null then no longer says that the value is NULL; without it such a row fails "
+    "(`event.processing.failure.handling.mode`).",
+    Group.EVENTS,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
+)
+
+
+VERIFY_ROWS_PER_SECOND: Field[int] = Field(
+    "verify.rows.per.second",
+    parse_value.integer(0),
+    0,
+    "Rows that a verification reads from MySQL per second at most, all its tasks together; 0 for no limit.",
+    Group.VERIFY,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
+)
+VERIFY_GROUP_ROWS: Field[int] = Field(
+    "verify.group.rows",
+    parse_value.integer(0),
+    10_000_000,
+    "Rows of tables, as MySQL estimates them, that a verification compares at one position. Tables are compared in "
+    "groups of so many rows at most; a larger table is a group of its own. A retry goes on behind the last group. 0 "
+    "compares all tables at one position.",
+    Group.VERIFY,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
+)
+VERIFY_MAX_EXECUTION_TIME_MS: Field[int] = Field(
+    "verify.max.execution.time.ms",
+    parse_value.integer(0),
+    0,
+    "Longest time in milliseconds that one SELECT of a verification or repair may take until its last row is sent; "
+    "then the server ends it, and the task fails. 0 for no limit.",
+    Group.VERIFY,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
+)
+REPAIR_MAX_ROWS: Field[int] = Field(
+    "repair.max.rows",
+    parse_value.integer(1),
+    1_000,
+    "Rows that one verification repairs at most, all tables together. If more rows differ, none is repaired.",
+    Group.VERIFY,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
+)
+VERIFY_REPLICA_TIMEOUT_MS: Field[int] = Field(
+    "verify.replica.timeout.ms",
+    parse_value.integer(0),
+    600_000,
+    "Longest wait in milliseconds until the replica of `replica_conn_id` has applied what the stream has read.",
+    Group.VERIFY,
     provider_specific=True,
     pin_scope=PinScope.NOTHING,
     set_by=SetBy.RUN,

@@ -1,4 +1,4 @@
-"""Properties of the MySQL side: connection, what is captured, snapshot."""
+"""Properties of the MySQL side: connection, what is captured, snapshot, GTIDs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import zlib
 from airflow_provider_mysql_cdc.cdc.config import parse_value
 from airflow_provider_mysql_cdc.cdc.config.enums import SnapshotLockingMode, SnapshotMode, SslMode
 from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup, PinScope, SetBy
-from airflow_provider_mysql_cdc.cdc.config.parse_value import Patterns
-from airflow_provider_mysql_cdc.cdc.config.source_hosts import host_list
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.config.parse_value import Patterns, host_list
+from airflow_provider_mysql_cdc.cdc.model.connection import Secret
 
 CONNECTOR_CLASS_NAME = "io.debezium.connector.mysql.MySqlConnector"
 WRITER_IDS = 64
@@ -52,7 +51,7 @@ TOPIC_PREFIX: Field[str] = Field(
 )
 NAME: Field[str] = Field(
     "name",
-    parse_value.text,
+    parse_value.as_text,
     "",
     "Connector name, as in a Kafka Connect configuration; it has no effect: `topic.prefix` names the stream.",
     Group.CONNECTOR,
@@ -94,7 +93,7 @@ DATABASE_PORT: Field[int] = Field(
 )
 DATABASE_USER: Field[str] = Field(
     "database.user",
-    parse_value.text,
+    parse_value.as_text,
     "",
     "MySQL account.",
     Group.CONNECTION,
@@ -358,3 +357,41 @@ def ssl_files_problem(get: Lookup) -> str | None:
     if get[DATABASE_SSL_KEY] and not get[DATABASE_SSL_CERT]:
         return "a client key needs its certificate"
     return None
+
+
+GTID_SOURCE_INCLUDES: Field[Patterns] = Field(
+    "gtid.source.includes",
+    parse_value.patterns,
+    Patterns(),
+    "Regular expressions that match whole server UUIDs: only transactions of these servers count when the stream goes "
+    "on at another server. What it lacks of other servers, or has executed besides, does not stop the stream.",
+    Group.CONNECTION,
+    refs=("CFG-35", "STRM-07", "SETUP-32"),
+)
+GTID_SOURCE_EXCLUDES: Field[Patterns] = Field(
+    "gtid.source.excludes",
+    parse_value.patterns,
+    Patterns(),
+    "As `gtid.source.includes`, the servers whose transactions do not count.",
+    Group.CONNECTION,
+    refs=("CFG-36", "STRM-07", "SETUP-32"),
+)
+GTID_SOURCE_FILTER_DML_EVENTS: Field[bool] = Field(
+    "gtid.source.filter.dml.events",
+    parse_value.boolean,
+    True,
+    "Whether rows of transactions that do not count are not written. With `false` they are, and only transactions that "
+    "another server lacks are passed over: those that it has executed besides stop the stream, or rows would be lost. "
+    "Without `gtid.source.includes` and `gtid.source.excludes` it has no effect.",
+    Group.CONNECTION,
+    refs=("STRM-07",),
+)
+GTID_IGNORE_ON_RECOVERY: Field[bool] = Field(
+    "gtid.ignore.on.recovery",
+    parse_value.boolean,
+    False,
+    "Whether the stream goes on by file and position alone, so that it is refused at any server but the one that it "
+    "was read from.",
+    Group.CONNECTION,
+    pin_scope=PinScope.NOTHING,
+)

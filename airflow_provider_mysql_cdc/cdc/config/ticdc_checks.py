@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.config import column_fields, event_fields, transform_fields
+from airflow_provider_mysql_cdc.cdc.config import column_fields, event_fields
 from airflow_provider_mysql_cdc.cdc.config.enums import EventContract
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Lookup
 from airflow_provider_mysql_cdc.cdc.config.registry_fields import (
@@ -20,7 +20,7 @@ _REFUSED_SETTINGS: tuple[tuple[Field[Any], Any, str, str], ...] = (
     (event_fields.EVENT_CONTRACT, EventContract.OLD, "its records have their own format", "Remove it"),
     (event_fields.PROVIDE_TRANSACTION_METADATA, True, _ROWS_ONLY, "Set enable-tidb-extension=true instead"),
     (event_fields.INCLUDE_SCHEMA_CHANGES, True, "the protocol has no records for statements", "Remove it"),
-    (transform_fields.TRANSFORMS, None, "its dispatchers choose the topics", "Use dispatchers"),
+    (column_fields.TRANSFORMS, None, "its dispatchers choose the topics", "Use dispatchers"),
     (column_fields.CONVERTERS, None, "its types are TiDB's", "Remove it"),
     *(
         (field, None, "keys and values have one registry, that of values", "Remove it, or set it for value.converter")

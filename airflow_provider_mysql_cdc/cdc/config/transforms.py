@@ -22,8 +22,7 @@ from airflow_provider_mysql_cdc.cdc.model.topic_transforms import (
     TopicPredicate,
     TopicTransforms,
 )
-from airflow_provider_mysql_cdc.cdc.transforms.chain import ChainStep, TransformChain
-from airflow_provider_mysql_cdc.cdc.transforms.event_filters import ReadToInsertEvent
+from airflow_provider_mysql_cdc.cdc.transforms.event_transforms import ReadToInsertEvent
 from airflow_provider_mysql_cdc.cdc.transforms.known_transforms import (
     CONNECT,
     PREDICATES,
@@ -31,11 +30,22 @@ from airflow_provider_mysql_cdc.cdc.transforms.known_transforms import (
     TRANSFORMS,
     create_transform,
 )
-from airflow_provider_mysql_cdc.cdc.transforms.logical_router import ByLogicalTableRouter
-from airflow_provider_mysql_cdc.cdc.transforms.option_values import flag, read_defaults
-from airflow_provider_mysql_cdc.cdc.transforms.predicates import TopicNameMatches
-from airflow_provider_mysql_cdc.cdc.transforms.topic_routers import Filter, RegexRouter
-from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, OptionError, Predicate, Transform
+from airflow_provider_mysql_cdc.cdc.transforms.topic_routers import (
+    ByLogicalTableRouter,
+    Filter,
+    RegexRouter,
+    TopicNameMatches,
+)
+from airflow_provider_mysql_cdc.cdc.transforms.transform import (
+    ChainStep,
+    Option,
+    OptionError,
+    Predicate,
+    Transform,
+    TransformChain,
+    flag,
+    read_defaults,
+)
 
 PREFIX: Final = "transforms."
 PREDICATE_PREFIX: Final = "predicates."

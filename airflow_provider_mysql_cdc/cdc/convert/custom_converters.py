@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from airflow_provider_mysql_cdc.cdc.config.converters import IMPORTABLE_HINT, LoadedConverter
+from airflow_provider_mysql_cdc.cdc.config.column_rules import IMPORTABLE_HINT, LoadedConverter
 from airflow_provider_mysql_cdc.cdc.decode.codegen.custom_values import JSON_WRITERS
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
+from airflow_provider_mysql_cdc.cdc.model.column_rule import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 

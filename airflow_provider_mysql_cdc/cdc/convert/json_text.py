@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote
-from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_double, java_float
+from airflow_provider_mysql_cdc.cdc.model.java import java_double, java_float
 
 
 class Float32(float):

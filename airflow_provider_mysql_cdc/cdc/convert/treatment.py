@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from airflow_provider_mysql_cdc.cdc.convert.connect_types import TypeModes, connect_type
-from airflow_provider_mysql_cdc.cdc.convert.type_names import (
+from airflow_provider_mysql_cdc.cdc.convert.connect_types import (
+    TypeModes,
+    connect_type,
     declared_length,
     declared_scale,
     jdbc_type,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from airflow_provider_mysql_cdc.cdc.ddl.columns import parse_column, parse_default
-from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor, NameParts
 from airflow_provider_mysql_cdc.cdc.ddl.keys import inline_keys, parse_key, parse_table_option, starts_key
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import Cursor, NameParts
 from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     AddColumn,
     AddKey,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_mysql_cdc.cdc.ddl.indexes import (
+from airflow_provider_mysql_cdc.cdc.ddl.keys import (
     covers,
     renamed_index,
     unique_index,

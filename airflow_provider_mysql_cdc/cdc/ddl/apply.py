@@ -15,11 +15,16 @@ from airflow_provider_mysql_cdc.cdc.ddl.alter_table import (
     copy_structure,
     create_structure,
 )
-from airflow_provider_mysql_cdc.cdc.ddl.classify import CapturePredicate, classify_ddl, full_name
-from airflow_provider_mysql_cdc.cdc.ddl.create import rows_as_text
+from airflow_provider_mysql_cdc.cdc.ddl.classify import (
+    CapturePredicate,
+    classify_ddl,
+    dropped_views,
+    full_name,
+    is_temporary,
+)
 from airflow_provider_mysql_cdc.cdc.ddl.create_cache import StructureCache, match_drop_table, split_create_table
-from airflow_provider_mysql_cdc.cdc.ddl.cursor import NameParts
-from airflow_provider_mysql_cdc.cdc.ddl.parse import is_ddl, parse_statement, split_statements
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import NameParts
+from airflow_provider_mysql_cdc.cdc.ddl.parse import is_ddl, parse_statement, rows_as_text, split_statements
 from airflow_provider_mysql_cdc.cdc.ddl.resolve import resolve_charset, resolve_clauses
 from airflow_provider_mysql_cdc.cdc.ddl.state import (
     SERVER_DEFAULTS,
@@ -41,8 +46,6 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     TruncateTable,
     UseDatabase,
 )
-from airflow_provider_mysql_cdc.cdc.ddl.temporary import is_temporary
-from airflow_provider_mysql_cdc.cdc.ddl.views import dropped_views
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, folded_name
 

@@ -1,7 +1,21 @@
-"""Decide, without knowing any structure, whether a statement can change a captured table.
+"""Decide, without knowing any structure, whether a statement can change a captured table, a temporary one or a view.
+
+Decide, without knowing any structure, whether a statement can change a captured table.
 
 Statements that cannot (GRANT, CREATE USER, views, stored programs, FLUSH, temporary tables ...) are told by their
 leading words alone, so that new syntax in them never stops a run.
+
+CREATE, ALTER and DROP VIEW: what they name is no table.
+
+CREATE TABLE IF NOT EXISTS of a view's name does nothing, but is logged like one that creates the table (MySQL 8.0.15,
+9.7.4). Nobody sees the difference while the view is there: rows of a view are logged as those of its tables.
+
+Tell statements about temporary tables from those about the tables that they hide.
+
+A session with binlog_format=STATEMENT (with MIXED before MySQL 8.0) logs what it does to its temporary tables, in the
+words of any other statement: ``TRUNCATE TABLE t`` is about the session's temporary ``t``, if it has one. The event is
+marked (LOG_EVENT_THREAD_SPECIFIC_F), but so is one with CONNECTION_ID(), and every later one about a table that has
+this function in a default (MySQL 9.7.4).
 """
 
 from __future__ import annotations
@@ -9,8 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor, NameParts
-from airflow_provider_mysql_cdc.cdc.ddl.lexer import TokenKind, tokenize
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import Cursor, NameParts, Token, TokenKind, tokenize
 from airflow_provider_mysql_cdc.cdc.ddl.parse import LEADING_WORD_COUNT, is_ddl, parse_statement, split_statements
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.ddl.statements import (
@@ -23,9 +36,31 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     RenameTo,
     TruncateTable,
 )
-from airflow_provider_mysql_cdc.cdc.ddl.temporary import is_temporary
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+
+_CONNECTION_ID = "CONNECTION_ID"
+
+
+def is_temporary(
+    statement: ParsedStatement | None, tokens: Sequence[Token], context: DdlContext, table: Table | None = None
+) -> bool:
+    """Return whether a statement is about a temporary table of its session and not about the one that it hides.
+
+    Args:
+        statement: The statement; CREATE, DROP and RENAME name temporary tables as such, or not at all.
+        tokens: Its words.
+        context: Its session.
+        table: The table of the name, when its structure is known.
+    """
+    if not context.temporary or not isinstance(statement, AlterTable | TruncateTable):
+        return False
+    # Atomic DDL has a number; of temporary tables only TRUNCATE gets one.
+    if isinstance(statement, AlterTable) and (context.atomic or any(t.upper == _CONNECTION_ID for t in tokens)):
+        return False
+    columns = table.columns if table is not None else ()
+    return not any(c.default_is_expression and _CONNECTION_ID in (c.default or "").upper() for c in columns)
+
 
 CapturePredicate = Callable[[TableId], bool]
 # A stored function that changes rows is logged as SELECT of it, whatever called it: SELECT, DO, SET, EXPLAIN ANALYZE.
@@ -155,3 +190,51 @@ def _guess_tables(sql: str, context: DdlContext) -> tuple[TableId, ...]:
         return (full_name(cur.table_name(), context),)
     except DdlParseError:
         return ()
+
+
+_MAX_TOKENS = 256
+
+
+def dropped_views(sql: str, context: DdlContext) -> tuple[TableId, ...]:
+    """Return the views that a statement drops; nothing for any other statement, or when it is not understood.
+
+    With IF EXISTS the server steps over names of tables (MySQL 9.7.4); of one name it logs an atomic change only if
+    it was a view.
+
+    Args:
+        sql: Statement text.
+        context: Session context.
+    """
+    try:
+        cur = Cursor(sql, tokenize(sql, context.sql_mode, limit=_MAX_TOKENS), context.sql_mode)
+        if not cur.accept("DROP", "VIEW"):
+            return ()
+        if_exists = cur.accept("IF", "EXISTS")
+        names = [cur.table_name()]
+        while cur.accept(","):
+            names.append(cur.table_name())
+    except DdlParseError:
+        return ()
+    is_certain = not if_exists or (len(names) == 1 and context.atomic)
+    return tuple(full_name(name, context) for name in names) if is_certain else ()
+
+
+def defined_view(sql: str, context: DdlContext) -> TableId | None:
+    """Return the view that a CREATE or ALTER VIEW defines; None for any other statement.
+
+    Args:
+        sql: Statement text.
+        context: Session context.
+    """
+    try:
+        cur = Cursor(sql, tokenize(sql, context.sql_mode, limit=_MAX_TOKENS), context.sql_mode)
+        if not cur.accept_one_of("CREATE", "ALTER"):
+            return None
+        # ALGORITHM, DEFINER and SQL SECURITY come first; AS ends the head of a view, and of nothing that has no VIEW.
+        while not cur.accept("VIEW"):
+            if cur.at_end() or cur.matches_one_of("AS", "TABLE", "PROCEDURE", "FUNCTION", "TRIGGER", "EVENT"):
+                return None
+            cur.next()
+        return full_name(cur.table_name(), context)
+    except DdlParseError:
+        return None

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from airflow_provider_mysql_cdc.cdc.ddl.collations import charset_name
-from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor
-from airflow_provider_mysql_cdc.cdc.ddl.lexer import REAL_AS_FLOAT, TokenKind
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import REAL_AS_FLOAT, Cursor, TokenKind
 from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, Default, DefaultKind
 from airflow_provider_mysql_cdc.cdc.model.charset_decoders import basic_plane
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import TYPE_BY_WORDS, Family, mysql_type

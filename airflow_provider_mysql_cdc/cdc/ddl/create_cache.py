@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from airflow_provider_mysql_cdc.cdc.ddl.alter_table import TableStructure
-from airflow_provider_mysql_cdc.cdc.ddl.cursor import NameParts
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import NameParts
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset
 from airflow_provider_mysql_cdc.cdc.model.charset_decoders import basic_plane
 from airflow_provider_mysql_cdc.cdc.model.table import TableId

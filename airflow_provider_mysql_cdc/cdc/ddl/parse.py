@@ -1,4 +1,9 @@
-"""Parse a statement: by its leading words, or not at all when it cannot change a table's structure."""
+"""Parse a statement by its leading words, or not at all when it cannot change a table's structure; CREATE TABLE.
+
+Parse CREATE TABLE.
+
+Source: MySQL 9.7 manual, "CREATE TABLE Statement".
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,21 @@ import re
 from collections.abc import Callable, Sequence
 
 from airflow_provider_mysql_cdc.cdc.ddl.alter_parser import parse_alter_table
-from airflow_provider_mysql_cdc.cdc.ddl.create import parse_create_table
-from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor, NameParts
-from airflow_provider_mysql_cdc.cdc.ddl.keys import parse_key_parts, skip_key_options
-from airflow_provider_mysql_cdc.cdc.ddl.lexer import Token, TokenKind, tokenize
+from airflow_provider_mysql_cdc.cdc.ddl.columns import parse_column
+from airflow_provider_mysql_cdc.cdc.ddl.keys import (
+    inline_keys,
+    parse_key,
+    parse_key_parts,
+    parse_table_option,
+    skip_key_options,
+    starts_key,
+)
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import Cursor, NameParts, Token, TokenKind, tokenize
 from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     AddKey,
     AlterTable,
+    ColumnSpec,
+    CreateTable,
     DatabaseStatement,
     DdlKeyKind,
     DropKey,
@@ -21,10 +34,91 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     ParsedStatement,
     RenameTables,
     SetServerCharset,
+    TableOptions,
     TruncateTable,
     UseDatabase,
 )
-from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, RowsAsTextError
+
+_QUERY_KEYWORDS = ("AS", "SELECT", "REPLACE", "IGNORE", "WITH", "TABLE", "VALUES", "(")
+
+
+def parse_create_table(cur: Cursor) -> CreateTable:
+    """Parse what follows CREATE TABLE.
+
+    Args:
+        cur: Cursor after the word TABLE.
+
+    Raises:
+        RowsAsTextError: Its rows come from a SELECT: with row-based logging the server writes the finished column list
+            instead. With IF NOT EXISTS the statement is returned: where the table exists, it did nothing.
+        DdlParseError: The statement is malformed.
+    """
+    if_not_exists = cur.accept("IF", "NOT", "EXISTS")
+    name = cur.table_name()
+    like = _like(cur)
+    if like is not None:
+        return CreateTable(name, if_not_exists, like)
+    columns: list[ColumnSpec] = []
+    keys: list[KeySpec] = []
+    if cur.matches("(") and cur.peek(1).upper not in _QUERY_KEYWORDS:
+        _parse_elements(cur, columns, keys)
+    options = TableOptions()
+    while parse_table_option(cur, options):
+        cur.accept(",")
+    if cur.accept("PARTITION", "BY"):
+        _skip_partitioning(cur)
+    selects = cur.matches_one_of(*_QUERY_KEYWORDS)
+    if selects and not if_not_exists:
+        raise rows_as_text()
+    while selects and not cur.at_end():
+        cur.next()
+    if not cur.at_end():
+        cur.fail("an unknown table option")
+    if not (columns or if_not_exists):
+        cur.fail("a table without columns")
+    return CreateTable(name, if_not_exists, None, tuple(columns), tuple(keys), options, selects)
+
+
+def rows_as_text() -> RowsAsTextError:
+    """Return the error of a table that was created with the rows of a SELECT."""
+    return RowsAsTextError("the rows of a new table come from a SELECT", why="the statement was logged as text")
+
+
+def _like(cur: Cursor) -> NameParts | None:
+    if cur.accept("LIKE"):
+        return cur.table_name()
+    if cur.accept("(", "LIKE"):
+        source = cur.table_name()
+        cur.expect(")")
+        return source
+    return None
+
+
+def _parse_elements(cur: Cursor, columns: list[ColumnSpec], keys: list[KeySpec]) -> None:
+    cur.expect("(")
+    while True:
+        if starts_key(cur):
+            key = parse_key(cur)
+            if key is not None:
+                keys.append(key)
+        else:
+            spec = parse_column(cur, cur.column_name())
+            columns.append(spec)
+            keys.extend(inline_keys(spec))
+        if not cur.accept(","):
+            break
+    cur.expect(")")
+
+
+def _skip_partitioning(cur: Cursor) -> None:
+    """Step over a partition clause; a SELECT after it is left to the caller."""
+    while not cur.at_end() and not cur.matches_one_of("AS", "SELECT", "REPLACE", "IGNORE", "WITH"):
+        if cur.matches("("):
+            cur.skip_parentheses()
+        else:
+            cur.next()
+
 
 StatementText = tuple[str, Sequence[Token]]
 """Text of one statement without the comments around it, and its tokens, whose places refer to the whole text."""

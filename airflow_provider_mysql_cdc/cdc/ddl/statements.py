@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from airflow_provider_mysql_cdc.cdc.ddl.cursor import NameParts
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import NameParts
 
 
 class DefaultKind(Enum):

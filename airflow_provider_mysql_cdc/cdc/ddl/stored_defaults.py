@@ -14,10 +14,18 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal, localcontext
 
-from airflow_provider_mysql_cdc.cdc.ddl.literals import as_string, literal_bytes, member_text, number_text
+from airflow_provider_mysql_cdc.cdc.ddl.literals import (
+    READ_DIGITS,
+    all_digits,
+    as_string,
+    literal_bytes,
+    member_text,
+    number_text,
+    split_datetime,
+    split_time,
+)
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.ddl.statements import Default, DefaultKind
-from airflow_provider_mysql_cdc.cdc.ddl.temporal_literals import READ_DIGITS, all_digits, split_datetime, split_time
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
@@ -147,7 +155,7 @@ def _require_all_digits(text: str, context: DdlContext) -> None:
     """Raise ValueError for what a server may have printed of a FLOAT's number that has more than six digits.
 
     In a statement that it wrote into the binlog those are all numbers, as it leaves out zeros at the end; in one that
-    was read, ``printed_defaults`` has filled up with them what the server did not tell.
+    was read, ``printed_definitions`` has filled up with them what the server did not tell.
     """
     digits = text.lower().partition("e")[0].strip(" +-0" if "." not in text else " +-")
     count = len(digits.replace(".", "").lstrip("0"))

@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.scan import BinlogScan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import DebeziumOffset
 from airflow_provider_mysql_cdc.cdc.debezium.topic_ends import LastRecord
-from airflow_provider_mysql_cdc.cdc.drain.requested_position import (
+from airflow_provider_mysql_cdc.cdc.drain.failover.requested_position import (
     position_of_gtids,
     previous_gtids_of,
     purged_gtids,

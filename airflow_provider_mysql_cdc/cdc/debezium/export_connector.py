@@ -19,25 +19,24 @@ from airflow_provider_mysql_cdc.cdc.commit.takeover import read_as_planner
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import connector_of, offset_key, written_offset
-from airflow_provider_mysql_cdc.cdc.debezium.connector_history import history_values
-from airflow_provider_mysql_cdc.cdc.debezium.sources import offset_records
+from airflow_provider_mysql_cdc.cdc.debezium.sources import history_values, offset_records
 from airflow_provider_mysql_cdc.cdc.debezium.stopped import require_finished_batch
-from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import definitions_at
+from airflow_provider_mysql_cdc.cdc.drain.failover.reset_structures import definitions_at
 from airflow_provider_mysql_cdc.cdc.drain.taken_over import taken_over
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, NoOffsetError, SchemaError, StateError
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import partition_of
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.operate.other_producers import given_back_record, require_only_own_records
+from airflow_provider_mysql_cdc.cdc.operate.prepare_job import given_back_record, require_only_own_records
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import TableDefinitions
 from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import SignalOffsets
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
-from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import write_plain
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, describe_created, ensure_topics, existing_topics
 
 

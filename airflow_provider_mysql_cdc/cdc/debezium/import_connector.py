@@ -21,26 +21,26 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.debezium.binlog_place import find_start, find_written
 from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import DebeziumOffset, require_no_incremental
-from airflow_provider_mysql_cdc.cdc.debezium.connector_history import (
+from airflow_provider_mysql_cdc.cdc.debezium.sources import (
     ConnectorStatement,
     all_tables,
     different_tables,
+    signals_read,
     structures_at,
 )
-from airflow_provider_mysql_cdc.cdc.debezium.sources import signals_read
 from airflow_provider_mysql_cdc.cdc.debezium.stopped import require_finished_batch
 from airflow_provider_mysql_cdc.cdc.debezium.topic_ends import LastRecord, TopicEnds, require_partition
-from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import schema_records
+from airflow_provider_mysql_cdc.cdc.drain.failover.reset_structures import schema_records
 from airflow_provider_mysql_cdc.cdc.drain.taken_over import TakenOver
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError, StateError
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import topics_of_tables
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.history_guard import history_id_record
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.job.topic_guard import history_id_record
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, moves_back
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.operate.other_producers import count_written
+from airflow_provider_mysql_cdc.cdc.operate.prepare_job import count_written
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import accept_topics
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
 from airflow_provider_mysql_cdc.cdc.schema.full_description import describe_all

@@ -11,18 +11,19 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.debezium import stopped
 from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import DebeziumOffset, rest_offset
-from airflow_provider_mysql_cdc.cdc.debezium.connect_rest import ConnectRest
-from airflow_provider_mysql_cdc.cdc.debezium.connector_history import ConnectorStatement, read_statements
 from airflow_provider_mysql_cdc.cdc.debezium.import_connector import ConnectorState, Takeover, plan_takeover, take_over
 from airflow_provider_mysql_cdc.cdc.debezium.sources import (
+    ConnectorStatement,
     history_of_file,
     history_of_topic,
     offset_of_file,
     offset_of_topic,
+    read_statements,
 )
+from airflow_provider_mysql_cdc.cdc.debezium.stopped import ConnectRest
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, NoOffsetError
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.operate.other_producers import table_ends
+from airflow_provider_mysql_cdc.cdc.operate.prepare_job import table_ends
 
 _HISTORY = F.HISTORY_KAFKA_TOPIC.name
 OWN_SUFFIX = ".mysql-cdc"

@@ -1,8 +1,18 @@
-"""Read what a connector has stored in Kafka or in files: offset, schema history, how far it has read signals."""
+"""Read what a connector has stored in Kafka or in files: offset, schema history, how far it has read signals.
+
+The schema history of a Debezium connector: read its structures, and write those of this stream in its form.
+
+The members are those of Debezium 1.9 to 3.x: ``source``, ``position``, ``databaseName``, ``ddl``, ``tableChanges``; of
+a file each line is a record. The statements are used, because older versions describe columns otherwise; and they are
+written, because Debezium for MySQL before 2.0 reads nothing else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +20,16 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import DebeziumOffset, offset_in_file, stored_offset
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError
-from airflow_provider_mysql_cdc.cdc.model.record_owner import history_prefix
-from airflow_provider_mysql_cdc.cdc.schema.history_record import parse_history_json
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DdlParseError, SchemaError
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, same_base
+from airflow_provider_mysql_cdc.cdc.model.records import history_prefix
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord, parse_history_json
+from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import build_snapshot_schema, history_records
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import TableDefinitions
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin, make_consumer
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import to_sink_error
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic_committed
@@ -173,3 +189,200 @@ def _of_signal_group(cfg: ConnectorConfig, call: Callable[[Any, TopicPartition],
         raise to_sink_error(error.args[0], "while asking for a group's offset", where=f"group {group}") from None
     finally:
         consumer.close()
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStatement:
+    """Hold a statement of the history.
+
+    Args:
+        db: Its database.
+        ddl: Its text.
+        file: Binlog file of its position.
+        pos: Position behind it.
+        gtids: What the server had executed before it; None without GTIDs.
+        in_snapshot: Whether a snapshot has read it.
+        where: Topic and offset, or file and line.
+        changes: Tables that a signal has described, without a text.
+    """
+
+    db: str
+    ddl: str
+    file: str
+    pos: int
+    gtids: str | None
+    in_snapshot: bool
+    where: str
+    changes: tuple[dict[str, Any], ...] = ()
+
+    def apply_to(self, cfg: ConnectorConfig, state: SchemaState, context: DdlContext) -> SchemaState:
+        """Return the structures behind it.
+
+        Args:
+            cfg: The connector's configuration.
+            state: Structures before it.
+            context: Settings of the server's sessions; the history does not have those of each statement.
+
+        Raises:
+            DdlParseError: It is about a captured table, and not understood.
+            SchemaError: A description is damaged.
+        """
+        at, session = BinlogOffset(self.file, self.pos), replace(context, default_db=self.db)
+        record = HistoryRecord(cfg.topic_prefix, at, 0, 0, self.db, self.ddl, session, self.changes)
+        return record.apply_to(state, cfg.needs_schema)
+
+    def is_before(self, cfg: ConnectorConfig, offset: BinlogOffset) -> bool:
+        """Return whether it is part of the structures at an offset (Debezium 3.6.1, ``HistoryRecordComparator``).
+
+        The history goes on over failovers, so GTIDs decide. A statement without them is earlier than an offset with
+        them, and so is one whose file has another base name.
+
+        Args:
+            cfg: The connector's configuration.
+            offset: The offset, a boundary of transactions.
+        """
+        if offset.gtids:
+            before, there = (
+                GtidSet.parse(text).of_sources(cfg.counts_gtid_source) for text in (self.gtids, offset.gtids)
+            )
+            return there.contains(before) and (self.in_snapshot or before != there)
+        if not same_base(self.file, offset.file):
+            return True
+        return (file_number(self.file), self.pos) <= (file_number(offset.file), offset.pos)
+
+
+def read_statements(values: Iterable[tuple[str, bytes | None]], prefix: str) -> Iterator[ConnectorStatement]:
+    """Yield the statements of a connector's history, in its order.
+
+    Args:
+        values: Where each record is, and its value.
+        prefix: ``topic.prefix``; records of other connectors in the topic are passed over.
+
+    Raises:
+        ConfigError: A record is something else.
+    """
+    for where, value in values:
+        if value is None:
+            continue
+        try:
+            record = json.loads(value)
+            source, position = record["source"], record["position"]
+            server, file, pos = source["server"], str(position["file"]), int(position["pos"])
+            file_number(file)
+            gtids, in_snapshot = position.get("gtids"), bool(position.get("snapshot"))
+            changes = tuple(dict(change) for change in record.get("tableChanges") or ())
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                "this is not the schema history of a Debezium connector for MySQL",
+                where=where,
+                why=f"{type(error).__name__}: {error}",
+                remedy="give the topic of schema.history.internal.kafka.topic (Debezium 1.9: "
+                "database.history.kafka.topic), or the file of schema.history.internal.file.filename",
+            ) from None
+        if server == prefix and isinstance(ddl := record.get("ddl"), str):
+            db = str(record.get("databaseName") or "")
+            yield ConnectorStatement(db, ddl, file, pos, gtids, in_snapshot, where, () if ddl else changes)
+
+
+def structures_at(
+    cfg: ConnectorConfig, statements: Iterable[ConnectorStatement], offset: BinlogOffset, context: DdlContext
+) -> SchemaState:
+    """Return the structures at an offset, from a connector's history.
+
+    Args:
+        cfg: The connector's configuration.
+        statements: From ``read_statements``.
+        offset: The offset.
+        context: Settings of the server's sessions; the history does not have those of each statement.
+
+    Raises:
+        DdlParseError: A statement about a captured table is not understood.
+    """
+    state = SchemaState()
+    for statement in statements:
+        if not statement.is_before(cfg, offset):
+            continue
+        try:
+            state = statement.apply_to(cfg, state, context)
+        except DdlParseError as error:
+            if not cfg[F.SKIP_UNPARSEABLE_DDL]:
+                raise DdlParseError(
+                    error.what, where=f"{statement.where}: {statement.ddl[:200]}", why=error.why, remedy=error.remedy
+                ) from error
+    return state
+
+
+def all_tables(
+    cfg: ConnectorConfig, statements: Iterable[ConnectorStatement], context: DdlContext
+) -> dict[TableId, None]:
+    """Return the tables that a connector's history ever had: the topics of those that are gone have records, too.
+
+    Args:
+        cfg: The connector's configuration.
+        statements: From ``read_statements``.
+        context: Settings of the server's sessions.
+    """
+    state, found = SchemaState(), dict[TableId, None]()
+    for statement in statements:
+        with suppress(DdlParseError):
+            after = statement.apply_to(cfg, state, context)
+            found |= dict.fromkeys(after.tables.keys() - state.tables.keys())
+            state = after
+    return found
+
+
+def different_tables(cfg: ConnectorConfig, stored: SchemaState, server: SchemaState) -> dict[TableId, str]:
+    """Return the captured tables whose structures differ between a history and the server, and how.
+
+    Args:
+        cfg: The connector's configuration.
+        stored: From the history.
+        server: From the server.
+    """
+    found: dict[TableId, str] = {}
+    for table, structure in server.tables.items():
+        if not cfg.captures(table):
+            continue
+        known = stored.tables.get(table)
+        if known is None:
+            found[table] = "it is not in the connector's history"
+            continue
+        mine = [(c.name, c.type_name, c.length, c.scale, c.unsigned, c.charset, c.enum_values) for c in known.columns]
+        others = [
+            (c.name, c.type_name, c.length, c.scale, c.unsigned, c.charset, c.enum_values) for c in structure.columns
+        ]
+        if mine != others:
+            names = {c[0] for c in mine} ^ {c[0] for c in others} or {
+                a[0] for a, b in zip(mine, others, strict=False) if a != b
+            }
+            found[table] = f"columns {', '.join(sorted(names)[:10])}"
+        elif known.key_columns() != structure.key_columns():
+            found[table] = f"its key is {known.key_columns()} there and {structure.key_columns()} on the server"
+    return found
+
+
+def history_values(cfg: ConnectorConfig, definitions: TableDefinitions, offset: BinlogOffset) -> list[bytes]:
+    """Return records that describe all structures as a connector's snapshot does, for one that goes on at an offset.
+
+    Args:
+        cfg: The connector's configuration.
+        definitions: The server's statements, as of the offset.
+        offset: The offset.
+
+    Raises:
+        DdlParseError: A statement cannot be parsed.
+    """
+    records = history_records(cfg, build_snapshot_schema(definitions), offset, 0)
+    return [json.dumps(_record(json.loads(record.value or b""), offset)).encode() for record in records]
+
+
+def _record(record: Mapping[str, Any], offset: BinlogOffset) -> dict[str, Any]:
+    position = {"file": offset.file, "pos": offset.pos, "gtids": offset.gtids, "snapshot": True}
+    return {
+        "source": record["source"],
+        "position": {name: value for name, value in position.items() if value is not None},
+        "ts_ms": record["ts_ms"],
+        "databaseName": record["databaseName"],
+        "ddl": record["ddl"],
+        "tableChanges": record["tableChanges"],
+    }

@@ -15,10 +15,10 @@ from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import DebeziumOffs
 from airflow_provider_mysql_cdc.cdc.emit import topic_names
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
-from airflow_provider_mysql_cdc.cdc.job.schema_texts import SchemaTexts
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import partition_of
+from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaTexts
+from airflow_provider_mysql_cdc.cdc.sink.client_pool import ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import (
     HiddenByTransaction,
     TopicRecord,

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import TableMapLike, WireType, wire_types
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMapLike, WireType, wire_types
 from airflow_provider_mysql_cdc.cdc.decode import native_rows
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
-from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
+from airflow_provider_mysql_cdc.cdc.decode.codegen.table_shape import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeRowDecoder, NativeRowFormat, RowEventDecoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder

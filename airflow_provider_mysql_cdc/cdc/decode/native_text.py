@@ -7,17 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined, Dialect
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
-from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import constant_text
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import JSON, Declined, Dialect
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import constant_text
 from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import TIMES_OF_DAY, datetime_unit, time_unit
 from airflow_provider_mysql_cdc.cdc.decode.codegen.text_row_source import TextRowPlan
-from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally, kernel
-from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op, require_plain_values
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Op, Tally, kernel, require_plain_values
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import JSON_MARK, split_marks
-from airflow_provider_mysql_cdc.cdc.decode.row_functions import DecodeTextRow, TextDecoder
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import DecodeTextRow, TextDecoder
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import DELETE_ROWS, UPDATE_ROWS, WRITE_ROWS, common_headers
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeRowDecoder
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord

@@ -11,15 +11,16 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import full_bitmap
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decode_error import FailureLocator, RowPosition, header_text
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Dialect
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON, schema_wrapper
-from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS, NullBitmapFunctions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED
-from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import (
+    NULLED,
+    DecoderOptions,
+    EnvelopeText,
+    EventContext,
+)
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import JSON, Dialect, schema_wrapper
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ROW_ERRORS, NullBitmapFunctions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_indexes
 from airflow_provider_mysql_cdc.cdc.decode.codegen.row_image import ImageContext, RowImageDecoder
 from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import PartialRowDecoder, row_layout
@@ -27,11 +28,12 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.table_shape import (
     KEY_PREFIX,
     KEY_SUFFIX,
     VALUE_PREFIX,
+    OwnedKeys,
     TableShape,
     shared_table_shape,
 )
 from airflow_provider_mysql_cdc.cdc.decode.codegen.unavailable import unavailable
-from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import Buffer
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import to_byte_text
 from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, NEW_KEY, TOMBSTONE, RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table

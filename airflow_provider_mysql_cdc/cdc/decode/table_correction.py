@@ -17,10 +17,13 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
 from airflow_provider_mysql_cdc.cdc.ddl.collations import collation_by_id
-from airflow_provider_mysql_cdc.cdc.decode.column_metadata import ColumnMetadata, column_metadata, type_fits
-from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
-from airflow_provider_mysql_cdc.cdc.model.interning import Interned, interned
-from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, UniqueIndex, folded_name
+from airflow_provider_mysql_cdc.cdc.decode.table_check import (
+    ColumnMetadata,
+    check_table_map,
+    column_metadata,
+    type_fits,
+)
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Interned, Table, UniqueIndex, folded_name, interned
 
 _MAX_SHOWN = 5
 _VALUE_SET = ("type_name", "length", "scale", "unsigned", "enum_values")

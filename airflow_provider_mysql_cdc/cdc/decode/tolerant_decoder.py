@@ -1,4 +1,7 @@
-"""Continue after a row that cannot be decoded (``event.processing.failure.handling.mode`` warn or skip).
+"""Interfaces of decoders, which turn rows of one table version into records, and the one that goes on after a row
+that cannot be.
+
+Continue after a row that cannot be decoded (``event.processing.failure.handling.mode`` warn or skip).
 
 Events without such a row are decoded as usual. When a row fails, the event is decoded again row by row: the records of
 the other rows are unchanged, and keep their row numbers.
@@ -7,21 +10,74 @@ the other rows are unchanged, and keep their row numbers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS
-from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import NULLED, EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ROW_ERRORS
 from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import (
     PartialRow,
     PartialRowDecoder,
     RowLayout,
     row_layout,
 )
-from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer, RowFunctions
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
+from airflow_provider_mysql_cdc.cdc.model.table import Table
+
+Buffer = bytes | bytearray
+AppendRows = Callable[[Buffer, int, int, EventContext, list[RowRecord]], int]
+"""Appends the records of one kind of event and returns the number of rows; see ``RowFunctions.write``."""
+
+
+class RowFunctions(Protocol):
+    """Describe the functions of ``RowDecoder`` and of the decoders that replace it."""
+
+    @property
+    def table(self) -> Table:
+        """The table version."""
+
+    def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
+        """Append the records of inserts."""
+
+    def delete(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
+        """Append the records of deletes."""
+
+    def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
+        """Append the records of updates."""
+
+    def partial_update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
+        """Append the records of partial updates."""
+
+    def key_bytes(self, key: str | None) -> bytes | None:
+        """Return a record key in JSON."""
+
+    def partial_decoder(self) -> PartialRowDecoder:
+        """Return the decoder that reads rows value by value."""
+
+
+DecodeTextRow = Callable[[bytes, int, EventContext, list[RowRecord]], None]
+"""Appends the record of one row; see ``TextDecoder``."""
+DecodeTextRows = Callable[[bytes, int, int, EventContext, list[RowRecord]], tuple[int, int]]
+"""Appends the records of many rows; see ``NativeTextDecoder.decode_many``."""
+
+
+class TextDecoder(Protocol):
+    """Turn rows of the text protocol into records."""
+
+    @property
+    def decode_many(self) -> DecodeTextRows | None:
+        """Decodes many rows at once; None where each row is decoded by itself."""
+
+    def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[RowRecord]) -> None:
+        """Append the record of a row with op ``r`` (or ``read_op``).
+
+        Args:
+            packet: The row.
+            pos: Offset of its first value.
+            ctx: Text around the row.
+            out: Gets the record.
+        """
 
 
 class BadRow(NamedTuple):

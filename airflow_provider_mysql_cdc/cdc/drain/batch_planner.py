@@ -23,20 +23,20 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
-from airflow_provider_mysql_cdc.cdc.drain.empty_transactions import with_unread_purged
+from airflow_provider_mysql_cdc.cdc.drain.failover.server_transactions import with_unread_purged
 from airflow_provider_mysql_cdc.cdc.errors import SourceSettingError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import assign_partitions
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import assign_partitions
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import has_routed_topics, topic_partitions
 from airflow_provider_mysql_cdc.cdc.model.gtid import standard_text
 from airflow_provider_mysql_cdc.cdc.model.offset import (
     BinlogOffset,
+    PreparedXa,
     compare_offsets,
     file_number,
     same_base,
     same_position,
 )
-from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 
 

@@ -14,10 +14,10 @@ from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import join_plan
-from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import unchecked_records, unchecked_tables
-from airflow_provider_mysql_cdc.cdc.commit.unread_tables import unread_tables
+from airflow_provider_mysql_cdc.cdc.commit.unread_tables import unchecked_records, unchecked_tables, unread_tables
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain.committer import require_unchanged_marker
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import (
     PROGRESS,
     SCHEMA_REFUSED,
@@ -26,14 +26,12 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_operations import (
 )
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import WriterResult
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
-from airflow_provider_mysql_cdc.cdc.drain.empty_transactions import unread_purged_line
-from airflow_provider_mysql_cdc.cdc.drain.failover import carried_history
+from airflow_provider_mysql_cdc.cdc.drain.failover.failover import carried_history
+from airflow_provider_mysql_cdc.cdc.drain.failover.server_transactions import unread_purged_line
 from airflow_provider_mysql_cdc.cdc.drain.joined_tables import note_joined_tables
-from airflow_provider_mysql_cdc.cdc.drain.kept_writer import KeptWriter
-from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import require_unchanged_marker
 from airflow_provider_mysql_cdc.cdc.drain.taken_over import taken_over
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
-from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
+from airflow_provider_mysql_cdc.cdc.drain.writer_context import KeptWriter, WriterContext
 from airflow_provider_mysql_cdc.cdc.errors import (
     PREVENT_LOSS,
     BinlogCorruptError,
@@ -46,9 +44,14 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_batch_size
 from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned_plan
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
-from airflow_provider_mysql_cdc.cdc.job.history_guard import record_history_id, require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.job.topic_guard import note_topic_ends, prepare_topics, require_written_topics
+from airflow_provider_mysql_cdc.cdc.job.topic_guard import (
+    note_topic_ends,
+    prepare_topics,
+    record_history_id,
+    require_recorded_history,
+    require_written_topics,
+)
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.schema.history import history_end, load_schema_state, unmoved_end

@@ -14,29 +14,29 @@ from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult, TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.table_correction import TableCorrection
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
-from airflow_provider_mysql_cdc.cdc.drain.correction_records import correction_warning
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import DdlEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.joined_tables import UnreadTables
-from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
+from airflow_provider_mysql_cdc.cdc.drain.row_events import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.side_records import truncate_value
-from airflow_provider_mysql_cdc.cdc.drain.skipped_statements import skipped_notification, skipped_warning
-from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
-from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
-from airflow_provider_mysql_cdc.cdc.drain.touched_tables import TouchedTables
-from airflow_provider_mysql_cdc.cdc.drain.unlogged_reports import (
+from airflow_provider_mysql_cdc.cdc.drain.statement_reports import (
+    TouchedTables,
     cascade_warnings,
+    correction_warning,
+    skipped_notification,
+    skipped_warning,
     snapshot_signal,
     unlogged_notification,
     unlogged_warnings,
 )
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.table_changes import apply_all
-from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges
-from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused
+from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges, SignalRefused
 
 
 @dataclass(slots=True)

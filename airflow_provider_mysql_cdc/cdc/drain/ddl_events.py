@@ -7,20 +7,18 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.cascading_keys import NATIVE_KEYS_VARIABLE, logs_cascades
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import QueryEvent
+from airflow_provider_mysql_cdc.cdc.binlog.server_facts import NATIVE_KEYS_VARIABLE, logs_cascades
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.enums import EventContract, Operation
 from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult, TableChange, apply_ddl
-from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify_ddl, defined_view
 from airflow_provider_mysql_cdc.cdc.ddl.parse import is_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
-from airflow_provider_mysql_cdc.cdc.ddl.views import defined_view
-from airflow_provider_mysql_cdc.cdc.drain.completed_statement import completed_statement
-from airflow_provider_mysql_cdc.cdc.drain.correction_records import correction_history
+from airflow_provider_mysql_cdc.cdc.drain.statement_reports import completed_statement, correction_history
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic
 from airflow_provider_mysql_cdc.cdc.errors import (
     READ_AGAIN,
@@ -38,10 +36,10 @@ from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import change_format
 from airflow_provider_mysql_cdc.cdc.schema.statement_size import LargeStatement, name_statement, refused_topic
 from airflow_provider_mysql_cdc.cdc.schema.table_changes import SignalTableChange
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import UTF8MB4_COLLATION
-from airflow_provider_mysql_cdc.cdc.snapshot.altered_values import altered_values
 from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import statement_effects
 from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import (
     UnloggedChange,
+    altered_values,
     removed_tables,
     unlogged_changes,
 )

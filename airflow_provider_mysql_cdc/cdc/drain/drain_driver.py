@@ -16,7 +16,6 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import taskless_run_id
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.batch_interval import BatchInterval
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import new_end, plan_drain
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import (
     StartedBatch,
@@ -25,23 +24,26 @@ from airflow_provider_mysql_cdc.cdc.drain.batch_run import (
     cause_of,
     finish_batch,
 )
-from airflow_provider_mysql_cdc.cdc.drain.batch_writers import BatchWriters, SucceedingRunner
+from airflow_provider_mysql_cdc.cdc.drain.batch_writers import (
+    BatchWriters,
+    RefusedSchemas,
+    SucceedingRunner,
+    shorten_batch,
+)
+from airflow_provider_mysql_cdc.cdc.drain.between_batches import BatchInterval, ForeignTraffic, describe_if_due
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
-from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
-from airflow_provider_mysql_cdc.cdc.drain.driver_connection import DriverConnection
-from airflow_provider_mysql_cdc.cdc.drain.foreign_traffic import ForeignTraffic
-from airflow_provider_mysql_cdc.cdc.drain.heartbeats import Heartbeats, HeartbeatTimer
-from airflow_provider_mysql_cdc.cdc.drain.history_description import describe_if_due
+from airflow_provider_mysql_cdc.cdc.drain.drain_operations import DrainProgress
 from airflow_provider_mysql_cdc.cdc.drain.joined_tables import report_unread
-from airflow_provider_mysql_cdc.cdc.drain.refused_schemas import RefusedSchemas, shorten_batch
+from airflow_provider_mysql_cdc.cdc.drain.reconnects import DriverConnection
+from airflow_provider_mysql_cdc.cdc.drain.side_records import Heartbeats, HeartbeatTimer
 from airflow_provider_mysql_cdc.cdc.drain.structure_check import check_skipped_tables, check_structures
-from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
+from airflow_provider_mysql_cdc.cdc.emit.envelope import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
+from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobLog
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import named_errors
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets

@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.drain.ddl_effects import DdlEffects
 from airflow_provider_mysql_cdc.cdc.drain.event_handlers import EventHandlers
 from airflow_provider_mysql_cdc.cdc.drain.plain_transactions import PlainTransactions
 from airflow_provider_mysql_cdc.cdc.drain.reconnects import Reconnects
-from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
+from airflow_provider_mysql_cdc.cdc.drain.row_events import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext

@@ -5,28 +5,23 @@ from __future__ import annotations
 from functools import partial
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
+from airflow_provider_mysql_cdc.cdc.drain.committer import Committer, ProducerRenewal, WrittenTopics
 from airflow_provider_mysql_cdc.cdc.drain.ddl_effects import DdlEffects
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import DdlEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
 from airflow_provider_mysql_cdc.cdc.drain.event_handlers import EventHandlers
 from airflow_provider_mysql_cdc.cdc.drain.joined_tables import UnreadTables
-from airflow_provider_mysql_cdc.cdc.drain.kept_parts import KeptParts
 from airflow_provider_mysql_cdc.cdc.drain.plain_transactions import PlainTransactions
-from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ProducerRenewal
-from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
-from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
-from airflow_provider_mysql_cdc.cdc.drain.skipped_statements import skipped_before
+from airflow_provider_mysql_cdc.cdc.drain.row_events import RecordOutput, RowEventHandler
+from airflow_provider_mysql_cdc.cdc.drain.side_records import TransactionMetadata
+from airflow_provider_mysql_cdc.cdc.drain.statement_reports import TouchedTables, skipped_before
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
-from airflow_provider_mysql_cdc.cdc.drain.touched_tables import TouchedTables
-from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import TransactionMetadata
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions, create_transaction_decoder
-from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
-from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
+from airflow_provider_mysql_cdc.cdc.drain.writer_context import KeptParts, WriterContext
+from airflow_provider_mysql_cdc.cdc.drain.writer_meter import WriterCounts
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
-from airflow_provider_mysql_cdc.cdc.drain.written_topics import WrittenTopics
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.formats import table_options

@@ -14,18 +14,16 @@ from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread_id
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.ddl_effects import DdlEffects
-from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
-from airflow_provider_mysql_cdc.cdc.drain.rolled_back import require_no_rows
-from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
+from airflow_provider_mysql_cdc.cdc.drain.row_events import RecordOutput, RowEventHandler
+from airflow_provider_mysql_cdc.cdc.drain.side_records import TransactionMetadata
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
-from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import TransactionMetadata
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
-from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
+from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition, require_no_rows
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, find_prepared, read_rows, require_xa
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
+from airflow_provider_mysql_cdc.cdc.model.offset import PreparedXa
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.signals.table_rows import CommitTime, SignalRows
 
 

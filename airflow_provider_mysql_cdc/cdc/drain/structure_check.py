@@ -14,25 +14,24 @@ from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import UncheckedTable, unchecked_tables
+from airflow_provider_mysql_cdc.cdc.commit.unread_tables import UncheckedTable, unchecked_tables
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl, in_any_case
-from airflow_provider_mysql_cdc.cdc.decode.column_metadata import vector_dimensions
-from airflow_provider_mysql_cdc.cdc.decode.table_check import expected_types
+from airflow_provider_mysql_cdc.cdc.decode.table_check import expected_types, vector_dimensions
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import range_bytes
+from airflow_provider_mysql_cdc.cdc.drain.batch_writers import can_end_at
 from airflow_provider_mysql_cdc.cdc.drain.between_batches import correction_between_batches
-from airflow_provider_mysql_cdc.cdc.drain.refused_schemas import can_end_at
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, DdlParseError, SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
+from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobLog
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import captured_state
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import read_create_statements
-from airflow_provider_mysql_cdc.cdc.snapshot.ddl_between import statements_between
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import statements_between
 
 MAX_SEARCHED_BYTES = 64 << 20
 """Bytes of the binlog after the batch that are searched for statements; further behind, a later batch compares."""

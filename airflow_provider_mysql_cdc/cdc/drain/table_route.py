@@ -1,4 +1,4 @@
-"""What a writer needs for the rows of one table version: topic share, source block, decoder and record format."""
+"""What a writer needs for the rows of one table version, and what of it is kept from batch to batch."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
+from airflow_provider_mysql_cdc.cdc.decode.codegen.table_shape import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.hidden_columns import HiddenColumns
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
-from airflow_provider_mysql_cdc.cdc.decode.row_functions import RowFunctions
-from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow, TolerantDecoder
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow, RowFunctions, TolerantDecoder
 from airflow_provider_mysql_cdc.cdc.emit import source_block as source_of
 from airflow_provider_mysql_cdc.cdc.emit.source_block import SourceBlock
-from airflow_provider_mysql_cdc.cdc.formats import table_options, unwrapped_source
+from airflow_provider_mysql_cdc.cdc.formats import table_options, unwrapped_decoder
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRows, create_avro_rows
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare, partition_of
 from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, RecordFormat
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import TopicShare, partition_of
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import TicdcRows, create_ticdc_rows
+from airflow_provider_mysql_cdc.cdc.formats.unwrapped_decoder import UnwrappedSource
 from airflow_provider_mysql_cdc.cdc.formats.unwrapped_rows import create_unwrapped_rows
-from airflow_provider_mysql_cdc.cdc.formats.unwrapped_source import UnwrappedSource
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalRowReader
@@ -181,7 +180,7 @@ def make_route(settings: RouteSettings, table: Table, table_map: TableMap, share
     source, write_source_block = _source_writer(cfg, table.id, source_block, format_decoder)
     if unwrapped := create_unwrapped_rows(cfg, *decoder_args, share.topic, source_block, settings.tally):
         format_decoder, source = unwrapped
-        write_source_block = unwrapped_source.fill
+        write_source_block = unwrapped_decoder.fill
     # Keys that a record format serializes after decoding are not the ones whose partition the decoder could compute.
     decoder = format_decoder or compile_decoder(
         *decoder_args, settings.tally, settings.owned_keys(share) if record_format is None else None
@@ -244,3 +243,48 @@ def _counting_functions(decode: tuple[DecodeRows, ...], decoder: RowFunctions, t
     for function, partial in zip(decode, (False, False, False, True), strict=True):
         reason = "partial_update" if native and partial else default_reason
         yield function if native and not partial else tally.counting_fallbacks(function, reason)
+
+
+MAX_KEPT_ROUTES = 10_000
+"""Routes that are kept at most; each holds compiled decoders."""
+
+
+@dataclass(slots=True)
+class KeptRoutes:
+    """Hold the routes of tables that a writer has built last, with what they were built from.
+
+    A table's version is the same object as long as nothing has changed it: the tasks of a stage begin each batch with
+    the same structures.
+
+    Attributes:
+        settings: What all routes have in common; None until the first is built.
+    """
+
+    settings: RouteSettings | None = None
+    _routes: dict[TableId, tuple[TableMap, Table, TopicShare, TableRoute]] = field(default_factory=dict)
+
+    def find(self, table_map: TableMap, table: Table, share: TopicShare) -> TableRoute | None:
+        """Return the route of a table version; None where it was not built, or from something else.
+
+        Args:
+            table_map: The TABLE_MAP event.
+            table: The table's structure.
+            share: The writer's share of its topic.
+        """
+        built = self._routes.get(table.id)
+        if built is None or built[1] is not table or (built[0], built[2]) != (table_map, share):
+            return None
+        return built[3]
+
+    def keep(self, table_map: TableMap, table: Table, share: TopicShare, route: TableRoute) -> None:
+        """Keep a route.
+
+        Args:
+            table_map: The TABLE_MAP event.
+            table: The table's structure.
+            share: The writer's share of its topic.
+            route: The route.
+        """
+        if len(self._routes) >= MAX_KEPT_ROUTES:
+            self._routes.clear()
+        self._routes[table.id] = table_map, table, share, route

@@ -19,11 +19,15 @@ from airflow_provider_mysql_cdc.cdc.decode.hidden_columns import (
     find_hidden_columns,
 )
 from airflow_provider_mysql_cdc.cdc.decode.table_correction import TableCorrection, find_correction
-from airflow_provider_mysql_cdc.cdc.drain.kept_routes import KeptRoutes
-from airflow_provider_mysql_cdc.cdc.drain.skipped_statements import unknown_structure_error
-from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings, TableRoute, make_route, skipped_route
+from airflow_provider_mysql_cdc.cdc.drain.statement_reports import TouchedTables, unknown_structure_error
+from airflow_provider_mysql_cdc.cdc.drain.table_route import (
+    KeptRoutes,
+    RouteSettings,
+    TableRoute,
+    make_route,
+    skipped_route,
+)
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
-from airflow_provider_mysql_cdc.cdc.drain.touched_tables import TouchedTables
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogCorruptError,
@@ -35,9 +39,9 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SchemaError,
     SchemaIdChangedError,
 )
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.schema.enum_members import unshown_members_warning
+from airflow_provider_mysql_cdc.cdc.schema.printed_definitions import unshown_members_warning
 from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalRows
 
 log = logging.getLogger(__name__)
@@ -113,7 +117,7 @@ class TableRoutes:
         self._statements += 1
 
     def on_skipped_statement(self, tables: Iterable[TableId], where: str) -> None:
-        """Refuse rows of tables from here on, unless they name their columns (``skipped_statements``).
+        """Refuse rows of tables from here on, unless they name their columns (``statement_reports``).
 
         Args:
             tables: The tables that the statement may have changed.

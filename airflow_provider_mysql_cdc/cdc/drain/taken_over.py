@@ -16,12 +16,11 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import partition_of
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets, file_number
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, PreparedXa, compare_offsets, file_number
 from airflow_provider_mysql_cdc.cdc.model.records import PartitionedRecord, SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
-from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
 TRANSACTION_END = 2**40
 """Stands for the number of an event behind all row events of a transaction."""

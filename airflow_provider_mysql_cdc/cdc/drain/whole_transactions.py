@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.avro import avro_source_marks
+from airflow_provider_mysql_cdc.cdc.avro import avro_source
 from airflow_provider_mysql_cdc.cdc.avro.avro_source import AvroSource
 from airflow_provider_mysql_cdc.cdc.binlog.constants import ANONYMOUS_GTID_LOG_EVENT
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
@@ -25,17 +25,17 @@ from airflow_provider_mysql_cdc.cdc.decode.native_transactions import (
     NativeTransactions,
 )
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
-from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
+from airflow_provider_mysql_cdc.cdc.drain.row_events import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.table_route import NO_SHARE, TableRoute
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.emit.source_block import SourceBlock
 from airflow_provider_mysql_cdc.cdc.emit.source_marks import marked_context
-from airflow_provider_mysql_cdc.cdc.formats import unwrapped_source
+from airflow_provider_mysql_cdc.cdc.formats import unwrapped_decoder
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRows
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import TransactionPartitioner
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import TransactionPartitioner
+from airflow_provider_mysql_cdc.cdc.formats.unwrapped_decoder import UnwrappedSource
 from airflow_provider_mysql_cdc.cdc.formats.unwrapped_rows import whole_transactions_unwrap
-from airflow_provider_mysql_cdc.cdc.formats.unwrapped_source import UnwrappedSource
 from airflow_provider_mysql_cdc.cdc.ticdc import ticdc_source
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitClock
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
@@ -155,7 +155,7 @@ def row_context(route: TableRoute) -> MarkedContext | None:
     if isinstance(source, TicdcSource):
         return ticdc_source.marked_context(source) if _has_fixed_partition(route.decoder) else None
     if isinstance(source, AvroSource):
-        return avro_source_marks.marked_context(source)
+        return avro_source.marked_context(source)
     if isinstance(source, UnwrappedSource):
-        return unwrapped_source.marked_context(source)
+        return unwrapped_decoder.marked_context(source)
     return marked_context(source) if isinstance(source, SourceBlock) else None

@@ -24,8 +24,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import READ_AGAIN, BinlogPurgedError, UnsupportedEventError
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
-from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, PreparedXa, file_number
 
 _VERBS = frozenset({"START", "END", "COMMIT", "ROLLBACK"})
 _STATEMENT = re.compile(r"XA\s+(\w+)\s+(.*)", re.IGNORECASE | re.DOTALL)

@@ -1,15 +1,17 @@
-"""Key and value schemas of a table's messages as constant JSON text."""
+"""Key and value schemas of a table's messages as constant JSON text, and their headers."""
 
 from __future__ import annotations
 
+import os
 import secrets
+import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.convert.connect_schema import ConnectSchema, field_schema
-from airflow_provider_mysql_cdc.cdc.convert.defaults import default_value
+from airflow_provider_mysql_cdc.cdc.convert.connect_schema import ConnectSchema, default_value, field_schema
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, value_columns
@@ -18,8 +20,8 @@ from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, Member, cont
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import sanitised
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model import avro_names
-from airflow_provider_mysql_cdc.cdc.model.interning import Interned, interned
-from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, UniqueIndex
+from airflow_provider_mysql_cdc.cdc.model.records import Header
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Interned, Table, TableId, UniqueIndex, interned
 
 _RECENT_PARAMETER = "__debezium.source.column.name"
 
@@ -224,3 +226,32 @@ def _shared_text(
 def _null_text(table: Table, options: DecoderOptions) -> dict[str, str]:
     defaults = {c.name: default_value(c, options) for c in table.columns}
     return {name: dumps(value) for name, value in defaults.items() if value is not None}
+
+
+def new_run_id(now_ms: int | None = None) -> str:
+    """Return a new UUID of version 7 (RFC 9562: milliseconds first, so that run ids sort by time).
+
+    Args:
+        now_ms: Milliseconds since the epoch; the current time when None.
+    """
+    timestamp_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    raw = bytearray(timestamp_ms.to_bytes(6, "big") + os.urandom(10))
+    raw[6] = 0x70 | raw[6] & 0x0F
+    raw[8] = 0x80 | raw[8] & 0x3F
+    return str(uuid.UUID(bytes=bytes(raw)))
+
+
+def context_headers(prefix: str, run_id: str, *, connector: str = "mysql", task_id: str = "0") -> list[Header]:
+    """Return the four headers of row events, tombstones and schema changes (``extended.headers.enabled``).
+
+    Transaction metadata and heartbeats do not have them.
+
+    Args:
+        prefix: ``topic.prefix``.
+        run_id: Id of the run, the same in all its records.
+        connector: Connector kind.
+        task_id: Always ``0`` with Debezium's MySQL connector.
+    """
+    names = ("connectorLogicalName", "taskId", "connectorName", "runId")
+    values = (prefix, task_id, connector, run_id)
+    return [(f"__debezium.context.{n}", v.encode()) for n, v in zip(names, values, strict=True)]

@@ -14,23 +14,24 @@ from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import Any, Protocol
 
-from airflow_provider_mysql_cdc.cdc.convert.defaults import default_literal
-from airflow_provider_mysql_cdc.cdc.convert.json_text import RawJson, dumps
-from airflow_provider_mysql_cdc.cdc.convert.type_names import (
+from airflow_provider_mysql_cdc.cdc.convert.connect_schema import default_literal
+from airflow_provider_mysql_cdc.cdc.convert.connect_types import (
     charset_name,
     declared_length,
     declared_scale,
     jdbc_type,
     type_expression,
 )
-from airflow_provider_mysql_cdc.cdc.emit.change_schemas import (
+from airflow_provider_mysql_cdc.cdc.convert.json_text import RawJson, dumps
+from airflow_provider_mysql_cdc.cdc.emit.contracts import (
     RECENT_COLUMN_MEMBERS,
+    Contract,
     change_key_schema,
     change_value_schema,
+    contract,
 )
-from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, contract
 from airflow_provider_mysql_cdc.cdc.emit.source_block import RowEvent, SourceTransaction, source_dict
-from airflow_provider_mysql_cdc.cdc.model.java_order import hash_set_order
+from airflow_provider_mysql_cdc.cdc.model.java import hash_set_order
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, quote_name
 

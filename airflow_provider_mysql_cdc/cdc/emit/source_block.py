@@ -15,8 +15,8 @@ from types import CodeType
 from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps, quote_or_null
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import UnnumberedRow
-from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import NO_TRANSACTION
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import UnnumberedRow
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import NO_TRANSACTION
 from airflow_provider_mysql_cdc.cdc.decode.values.temporal import Memo
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, contract
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 
 class SourceContext(Protocol):
-    """The members of ``decode.codegen.event_context.EventContext`` that are set here."""
+    """The members of ``decode.codegen.decoder_options.EventContext`` that are set here."""
 
     src_head: str
     src_tail: str

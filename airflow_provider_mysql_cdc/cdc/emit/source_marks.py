@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import COMMIT_TIME, CURRENT_TIME, MarkedContext, mark
 from airflow_provider_mysql_cdc.cdc.emit.source_block import SourceBlock
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Generic
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.property_names import scrub
@@ -15,14 +15,109 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, DamagedRecordError, 
 from airflow_provider_mysql_cdc.cdc.fleet.fleet_spec import fleet_streams
 from airflow_provider_mysql_cdc.cdc.fleet.shared_slots import SharedSlots
 from airflow_provider_mysql_cdc.cdc.fleet.slot_tasks import SlotTasks
-from airflow_provider_mysql_cdc.cdc.fleet.stream_runner import StreamRunner
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
-from airflow_provider_mysql_cdc.cdc.job.coordinator import MAX_PORT_TRIES
+from airflow_provider_mysql_cdc.cdc.job.coordinator import MAX_PORT_TRIES, Endpoint
 from airflow_provider_mysql_cdc.cdc.job.job_error import reporting_job_error, unexpected_error, write_job_error
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.run_lock import STREAMS_OF_SERVER
-from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
+from airflow_provider_mysql_cdc.cdc.job.task_runner import (
+    ArgumentsT,
+    Block,
+    BucketResultT,
+    Shuffle,
+    TaskResultT,
+    TaskRunner,
+)
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+
+
+@dataclass(frozen=True, slots=True)
+class SingleTask(Generic[ArgumentsT, TaskResultT]):
+    """Hold one of the tasks of a stage.
+
+    Args:
+        task: The stage's function.
+        index: The task's index in the stage.
+        arguments: The stage's arguments.
+    """
+
+    task: Callable[[int, ArgumentsT], TaskResultT]
+    index: int
+    arguments: ArgumentsT
+
+
+def single_task(index: int, single: SingleTask[ArgumentsT, TaskResultT]) -> TaskResultT:
+    """Run one task of a stage.
+
+    Args:
+        index: Its index in its job, always 0.
+        single: The task.
+    """
+    return single.task(single.index, single.arguments)
+
+
+class StreamRunner:
+    """Run the tasks of one stream.
+
+    Args:
+        runner: Runs the tasks of all streams; it is called by several threads.
+        slots: The slots of that runner.
+        slot_tasks: Carries out tasks that do not wait for each other.
+    """
+
+    def __init__(self, runner: TaskRunner, slots: SharedSlots, slot_tasks: SlotTasks) -> None:
+        self._runner, self._slots, self._slot_tasks = runner, slots, slot_tasks
+        self.endpoint: Endpoint = slot_tasks.endpoint
+
+    def slots(self, required: int = 0) -> int:
+        """Return the most tasks of a barrier stage of this stream."""
+        return self._slots.barrier_limit
+
+    def run(
+        self, task: Callable[[int, ArgumentsT], TaskResultT], count: int, arguments: ArgumentsT, *, barrier: bool
+    ) -> list[TaskResultT]:
+        """Run the tasks as soon as they have slots; those of an ordinary stage perhaps one after the other.
+
+        Args:
+            task: A module-level function.
+            count: Number of tasks, at most ``slots()`` when ``barrier`` is set.
+            arguments: Values that can be pickled.
+            barrier: Whether all tasks must be running at once.
+        """
+        if barrier:
+            with self._slots.lend(count, barrier=True):
+                return self._runner.run(task, count, arguments, barrier=True)
+        results = self._slot_tasks.run(task, count, arguments)
+        return self._run_alone(task, count, arguments) if results is None else results
+
+    def _run_alone(
+        self, task: Callable[[int, ArgumentsT], TaskResultT], count: int, arguments: ArgumentsT
+    ) -> list[TaskResultT]:
+        """Run each task of an ordinary stage as a job of its own."""
+        results: list[TaskResultT] = []
+        for index in range(count):
+            with self._slots.lend(1, barrier=False):
+                results += self._runner.run(single_task, 1, SingleTask(task, index, arguments), barrier=False)
+        return results
+
+    def run_shuffled(
+        self,
+        task: Callable[[int, ArgumentsT], Iterator[Block]],
+        count: int,
+        arguments: ArgumentsT,
+        shuffle: Shuffle[BucketResultT],
+    ) -> list[BucketResultT]:
+        """Run the tasks of a barrier stage as soon as all have slots, then those of the buckets in the same slots.
+
+        Args:
+            task: A module-level function.
+            count: Number of tasks, at most ``slots()``.
+            arguments: Values that can be pickled.
+            shuffle: The buckets.
+        """
+        with self._slots.lend(count, barrier=True):
+            return self._runner.run_shuffled(task, count, arguments, shuffle)
+
 
 ToNamedError = Callable[[BaseException], CdcError | None]
 """Returns the named error that caused another one, or None when there is none."""

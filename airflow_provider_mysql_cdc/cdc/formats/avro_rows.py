@@ -7,37 +7,39 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from airflow_provider_mysql_cdc.cdc.avro import avro_source, avro_source_marks
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
-from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import create_avro_decoder
-from airflow_provider_mysql_cdc.cdc.avro.native_avro_text import AVRO_TEXT
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import TableMapLike, wire_types
+from airflow_provider_mysql_cdc.cdc.avro import avro_source
+from airflow_provider_mysql_cdc.cdc.avro.avro_columns import FallbackToJson
+from airflow_provider_mysql_cdc.cdc.avro.native_avro import AVRO_TEXT, create_avro_decoder
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMapLike, wire_types
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import (
+    NULLED,
+    DecoderOptions,
+    EnvelopeText,
+    EventContext,
+)
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED
-from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_indexes, selected_columns
 from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import PartialRowDecoder
+from airflow_provider_mysql_cdc.cdc.decode.codegen.table_shape import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import RowEventDecoder
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import CURRENT_TIME
-from airflow_provider_mysql_cdc.cdc.decode.row_functions import (
+from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import (
     AppendRows,
     Buffer,
     DecodeTextRow,
     RowFunctions,
     TextDecoder,
 )
-from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
-from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.emit import source_block
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, RecordFormat
-from airflow_provider_mysql_cdc.cdc.formats.unwrapped_source import SnapshotTexts
+from airflow_provider_mysql_cdc.cdc.formats.unwrapped_decoder import SnapshotTexts
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 
@@ -292,5 +294,5 @@ def snapshot_source(cfg: ConnectorConfig, table: TableId, *, writes_avro: bool) 
     return SnapshotSource(
         lambda ctx, *given: avro_source.fill_snapshot(ctx, block, *given),
         block.op_tail,
-        avro_source_marks.op_tail(block),
+        avro_source.op_tail(block),
     )

@@ -16,12 +16,9 @@ import orjson
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps, number
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import AvroSerializer
-from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
-from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_float
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import AvroSerializer, RecordFormats
+from airflow_provider_mysql_cdc.cdc.model.java import java_float
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
-from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader
-from airflow_provider_mysql_cdc.cdc.transforms.date_format import JavaDateFormat
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     DECIMAL,
     INTEGER_BITS,
@@ -32,8 +29,8 @@ from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     java_class,
     parse_schema,
 )
-from airflow_provider_mysql_cdc.cdc.transforms.transform import SchemaCache
-from airflow_provider_mysql_cdc.cdc.transforms.value_text import milliseconds_of, value_text
+from airflow_provider_mysql_cdc.cdc.transforms.transform import ChainHeader, SchemaCache
+from airflow_provider_mysql_cdc.cdc.transforms.value_text import JavaDateFormat, milliseconds_of, value_text
 
 SOURCE_STRUCT = "io.debezium.connector.mysql.Source"
 _MAX_SCHEMAS = 1024

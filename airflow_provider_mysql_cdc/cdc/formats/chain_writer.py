@@ -32,9 +32,9 @@ from airflow_provider_mysql_cdc.cdc.formats.chain_converter import (
     write_headers,
     write_text,
 )
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.formats.record_format import LookupSchemaId
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import partition_of
 from airflow_provider_mysql_cdc.cdc.model.records import (
     HEADER,
     AddedHeaders,
@@ -54,11 +54,9 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import (
     ensure_topics,
 )
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
-from airflow_provider_mysql_cdc.cdc.transforms.chain import StepFault
-from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import RecordSchema, TransformFault
 from airflow_provider_mysql_cdc.cdc.transforms.topic_routers import RegexRouter
-from airflow_provider_mysql_cdc.cdc.transforms.transform import SchemaCache
+from airflow_provider_mysql_cdc.cdc.transforms.transform import ChainRecord, SchemaCache, StepFault
 
 _HEADER = itemgetter(HEADER)
 _NO_TIMESTAMP: Final = -1

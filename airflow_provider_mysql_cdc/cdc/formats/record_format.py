@@ -13,8 +13,8 @@ from airflow_provider_mysql_cdc.cdc.avro.avro_payload import parse_payload
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.fields import ConverterPart
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.model.connection import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.records import Header, Headers, RowRecord
-from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 
 MAGIC = "\x00"
 """First byte of Confluent's wire format; the four bytes of the schema id follow."""

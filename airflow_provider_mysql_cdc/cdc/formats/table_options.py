@@ -7,19 +7,19 @@ from dataclasses import replace
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.column_rules import BooleanConverter
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.convert.connect_types import type_expression
 from airflow_provider_mysql_cdc.cdc.convert.custom_converters import custom_column
 from airflow_provider_mysql_cdc.cdc.convert.treatment import column_treatments
-from airflow_provider_mysql_cdc.cdc.convert.type_names import type_expression
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.emit import envelope
-from airflow_provider_mysql_cdc.cdc.emit.headers import context_headers
+from airflow_provider_mysql_cdc.cdc.emit.envelope import context_headers
 from airflow_provider_mysql_cdc.cdc.emit.source_block import SourceBlock, source_block
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_destination
-from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
+from airflow_provider_mysql_cdc.cdc.model.column_rule import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.records import Header
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import row_options
-from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import TicdcModes
 
 
 def decoder_options(cfg: ConnectorConfig) -> DecoderOptions:

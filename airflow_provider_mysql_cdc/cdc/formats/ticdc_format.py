@@ -9,7 +9,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import parse_payload
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.ticdc_dispatchers import WHERE, rule_for
+from airflow_provider_mysql_cdc.cdc.config.ticdc_fields import WHERE, rule_for
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, value_columns
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
@@ -22,8 +22,8 @@ from airflow_provider_mysql_cdc.cdc.formats.record_format import (
     encode_error,
     wire_prefix,
 )
-from airflow_provider_mysql_cdc.cdc.model.partition_rule import PartitionRule
 from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.model.topic_transforms import PartitionRule
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitTs, commit_ts
 from airflow_provider_mysql_cdc.cdc.ticdc.partition_dispatcher import AbsentValueError, dispatch_columns, dispatcher
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import columns_encoder, extension_text

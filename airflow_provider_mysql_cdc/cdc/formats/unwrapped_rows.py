@@ -13,20 +13,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import TableMapLike, wire_types
+from airflow_provider_mysql_cdc.cdc.avro.avro_columns import FallbackToJson
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMapLike, wire_types
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.event_fields import JSON_CONVERTER
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText, EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, value_columns
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder, native_row_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import RowEventDecoder
-from airflow_provider_mysql_cdc.cdc.decode.row_functions import AppendRows, Buffer, RowFunctions
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import AppendRows, Buffer, RowFunctions
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRows, TextRows
@@ -34,22 +33,18 @@ from airflow_provider_mysql_cdc.cdc.formats.chain_converter import schema_text, 
 from airflow_provider_mysql_cdc.cdc.formats.unwrapped_decoder import (
     NATIVE_ROWS,
     NATIVE_TEXT,
+    SnapshotTexts,
     UnwrappedForm,
     UnwrappedRowDecoder,
-)
-from airflow_provider_mysql_cdc.cdc.formats.unwrapped_source import (
-    SnapshotTexts,
     UnwrappedSource,
     unwrapped_source,
 )
 from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, AddedHeaders, RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.transforms import unwrap
-from airflow_provider_mysql_cdc.cdc.transforms.chain import StepFault
-from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
-from airflow_provider_mysql_cdc.cdc.transforms.predicates import TopicNameMatches
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import parse_schema
-from airflow_provider_mysql_cdc.cdc.transforms.topic_routers import RegexRouter
+from airflow_provider_mysql_cdc.cdc.transforms.topic_routers import RegexRouter, TopicNameMatches
+from airflow_provider_mysql_cdc.cdc.transforms.transform import ChainRecord, StepFault
 from airflow_provider_mysql_cdc.cdc.transforms.unwrap import ExtractNewRecordState
 
 log = logging.getLogger(__name__)

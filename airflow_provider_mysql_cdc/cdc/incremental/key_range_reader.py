@@ -1,9 +1,9 @@
-"""One task of a window after the batch: reads key ranges in its view and writes their rows."""
+"""One task of a window after the batch: reads key ranges in its view and writes the rows that no event changed."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,22 +13,18 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, selected_columns
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import KeyReader, native_key_reader
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, WriterReport
-from airflow_provider_mysql_cdc.cdc.drain.row_keys import row_key_options
 from airflow_provider_mysql_cdc.cdc.drain.structure_check import difference_in_view
-from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
-from airflow_provider_mysql_cdc.cdc.errors import (
-    SchemaMismatchError,
-    SourceConnectionError,
-    SourceError,
-)
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys, row_key_options
+from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import done_range_key
 from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import is_transient, range_condition
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, KeyRange
-from airflow_provider_mysql_cdc.cdc.incremental.window_filter import RowKeyReader, untouched_rows
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     NEXT_RANGE,
     RANGE_DONE,
@@ -41,7 +37,7 @@ from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import chunk_columns, key_kind
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import chunk_columns, key_kind, override_sql, rows_sql
 from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import (
     RangeFaultPoints,
     RangeWriter,
@@ -53,7 +49,79 @@ from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import (
 )
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import SnapshotRoute, make_snapshot_route
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
-from airflow_provider_mysql_cdc.cdc.snapshot.select import override_sql, rows_sql
+
+
+class RowKeyReader:
+    """Read the primary keys of rows, in the format of ``WindowKeys``.
+
+    Args:
+        table: The table.
+        options: From ``row_key_options``.
+        columns: The columns of the SELECT in its order.
+    """
+
+    def __init__(self, table: Table, options: DecoderOptions, columns: tuple[Column, ...]) -> None:
+        self._read_row_key = KeyReader(table, options, columns)
+        self._read_block_keys = native_key_reader(table, options, columns)
+
+    def keys_of(self, block: RowBlock) -> list[bytes]:
+        """Return the keys of all rows.
+
+        Args:
+            block: The rows.
+
+        Raises:
+            ValueDecodeError: A key cannot be read.
+        """
+        if self._read_block_keys is None or block.large:
+            return [self._read_row_key(packet) for packet in block]
+        keys, pos = self._read_block_keys(block.data, 0, block.rows)
+        while len(keys) < block.rows:
+            packet, pos = block.row_at(pos)
+            keys.append(self._read_row_key(packet))
+            more_keys, pos = self._read_block_keys(block.data, pos, block.rows - len(keys))
+            keys += more_keys
+        return keys
+
+
+def untouched_rows(
+    blocks: Iterable[RowBlock],
+    key_reader: RowKeyReader,
+    touched: Set[bytes],
+    unwritten: Set[bytes] = frozenset(),
+    on_unwritten: Callable[[], None] = lambda: None,
+) -> Iterator[RowBlock]:
+    """Yield the rows whose keys are in no event.
+
+    Args:
+        blocks: The rows.
+        key_reader: Reads their keys.
+        touched: The keys of events.
+        unwritten: The keys of changes of which the stream has no record.
+        on_unwritten: Called where a row has one of these.
+    """
+    for block in blocks:
+        row_keys = key_reader.keys_of(block)
+        if not unwritten.isdisjoint(row_keys):
+            on_unwritten()
+        remaining = block if touched.isdisjoint(row_keys) else _without_touched(block, row_keys, touched)
+        if remaining.rows:
+            yield remaining
+
+
+def _without_touched(block: RowBlock, keys: Sequence[bytes], touched: Collection[bytes]) -> RowBlock:
+    """Return the rows of a block whose keys are not in ``touched``."""
+    if block.large:
+        return RowBlock(0, b"")
+    packets, pos, rows = list[bytes](), 0, 0
+    for key in keys:
+        _, stop = block.row_at(pos)
+        if key not in touched:
+            packets.append(block.data[pos:stop])
+            rows += 1
+        pos = stop
+    return RowBlock(rows, b"".join(packets))
+
 
 UNKNOWN_NAME_ERRORS = (1054, 1146)
 """ER_BAD_FIELD_ERROR, ER_NO_SUCH_TABLE."""

@@ -1,21 +1,43 @@
-"""The notifications about changes of the state, as Debezium writes them.
+"""Changes of the state of ad-hoc snapshots, as notifications and as records for one transaction.
+
+The notifications about changes of the state, as Debezium writes them.
 
 Source: Debezium 3.6.1, ``AbstractIncrementalSnapshotChangeEventSource``. Blocking snapshots, and the scans that finish
-an interrupted one, are reported like an initial snapshot (``signals.initial_notifications``).
+an interrupted one, are reported like an initial snapshot (``signals.notification_record``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.unread_tables import unread_key
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
+    IncrementalState,
+    read_incremental_state,
+    state_changes,
+)
 from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import NO_KEY_REASON, UNKNOWN_TABLE_REASON
-from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import STOP_REASON, UNCAPTURED_REASON
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import (
+    STOP_REASON,
+    UNCAPTURED_REASON,
+    end_uncaptured,
+    follow_renamed,
+)
+from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import ScanValidity, record_format_digest
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, TableScan
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.model.offset import comparable
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.signals import initial_notifications, notification_record
+from airflow_provider_mysql_cdc.cdc.schema.history import read_history
+from airflow_provider_mysql_cdc.cdc.signals import notification_record
+from airflow_provider_mysql_cdc.cdc.signals import notification_record as initial_notifications
+from airflow_provider_mysql_cdc.cdc.signals.actions import entry_name
 from airflow_provider_mysql_cdc.cdc.signals.notification_record import Notification, NotificationType, ScanStatus
-from airflow_provider_mysql_cdc.cdc.signals.table_names import entry_name
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound
 
 _STATUS_BY_REASON = {
@@ -245,3 +267,93 @@ def _scans_of(state: IncrementalState, request_id: str) -> list[TableScan]:
 
 def _key_text(bound: Bound | None, missing: str) -> str:
     return missing if bound is None else ",".join(map(str, bound))
+
+
+def state_records(
+    cfg: ConnectorConfig,
+    job: JobLedger,
+    before: IncrementalState,
+    after: IncrementalState,
+    notifications: list[Notification],
+) -> list[SideRecord]:
+    """Return the ledger records and notifications of a change of the state; a table that was read is not unread.
+
+    Args:
+        cfg: The connector's configuration.
+        job: The ledger.
+        before: The state in the ledger.
+        after: The new state.
+        notifications: The notifications.
+    """
+    records: list[SideRecord] = [
+        SideRecord(cfg.ledger_topic, key.encode(), None) if value is None else job.record(key, value)
+        for key, value in state_changes(before, after)
+    ]
+    records += [SideRecord(cfg.ledger_topic, unread_key(table).encode(), None) for table in _read_tables(before, after)]
+    return records + notification_record.notification_records(cfg, notifications)
+
+
+def _read_tables(before: IncrementalState, after: IncrementalState) -> list[TableId]:
+    """Return the tables that were read completely between two states; a reason says why one was not."""
+    read = []
+    for number, scan in after.scans.items():
+        earlier = before.scans.get(number, scan.restart())
+        if scan.state == "done" and not scan.reason and not earlier.ended and earlier.condition is None:
+            read.append(scan.table)
+    return read
+
+
+def restart_moved_scans(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState, log: Log) -> None:
+    """Let scans that began on another server begin again, before a batch is read on this one.
+
+    Statements after a scan's start decide whether it may go on, and which name its table has; after the move they stand
+    in another binlog than the start. Reading rows twice is better than never. Renames that were drained on the former
+    server are followed first, as a window would have.
+
+    Args:
+        cfg: The connector's configuration.
+        job: The ledger; the batch is in force.
+        ledger: Its content.
+        log: Writes one line to the log.
+    """
+    plan = ledger.plan_in_force()
+    stored = read_incremental_state(ledger)
+    before = stored.with_advanced_cursors()
+    moved = [
+        s for s in before.active_scans if s.start_offset is not None and not comparable(s.start_offset, plan.start)
+    ]
+    if plan.continued_from is None or not moved:
+        return
+    validity = ScanValidity(plan.continued_from, record_format_digest(cfg), moved, cfg.captures)
+    for record in read_history(cfg):
+        validity.check_record(record)
+    renamed = [(scan, name) for scan, name in validity.renamed(moved) if cfg.captures(name)]
+    restarted = [replace(s.restart(), start_offset=plan.start) if s.initial else s.restart() for s in moved]
+    after = before.with_scans(restarted).without_ranges({scan.number for scan in restarted})
+    after = follow_renamed(after, renamed, plan.start)
+    for scan in moved:
+        log(f"the snapshot of {scan.table} begins again: the stream goes on at another server since it began")
+    job.commit(state_records(cfg, job, stored, after, list(changed(stored, after))))
+
+
+def end_uncaptured_scans(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState, log: Log) -> None:
+    """End the scans of tables that the configuration does not capture any more.
+
+    It is written before a writer of the batch starts. After the batch it would be too late: if its driver died first,
+    and the tables were captured again, the scans would go on behind changes that no record tells of.
+
+    Args:
+        cfg: The connector's configuration.
+        job: The ledger; the batch is in force.
+        ledger: Its content.
+        log: Writes one line to the log.
+    """
+    stored = read_incremental_state(ledger)
+    before = stored.with_advanced_cursors()
+    after = end_uncaptured(before, cfg.captures)
+    if after is before:
+        return
+    for scan in before.active_scans:
+        if not cfg.captures(scan.table):
+            log(f"WARNING: the snapshot of {scan.table} ends before the table was read: {UNCAPTURED_REASON}")
+    job.commit(state_records(cfg, job, stored, after, list(changed(stored, after))))

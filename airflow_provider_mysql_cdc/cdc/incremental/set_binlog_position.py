@@ -16,9 +16,9 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PROCESSED_SIGNALS_
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, ProcessedSignals
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, reset_plan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.failover import place_on_server
-from airflow_provider_mysql_cdc.cdc.drain.requested_position import position_at, position_of_gtids
-from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import history_covers, schema_records
+from airflow_provider_mysql_cdc.cdc.drain.failover.failover import place_on_server
+from airflow_provider_mysql_cdc.cdc.drain.failover.requested_position import position_at, position_of_gtids
+from airflow_provider_mysql_cdc.cdc.drain.failover.reset_structures import history_covers, schema_records
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogCorruptError,
     BinlogPurgedError,
@@ -36,9 +36,8 @@ from airflow_provider_mysql_cdc.cdc.model.offset import (
     same_position,
 )
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.signals.actions import SetBinlogPosition
+from airflow_provider_mysql_cdc.cdc.signals.actions import SetBinlogPosition, SignalRefused
 from airflow_provider_mysql_cdc.cdc.signals.signal import pending_signals
-from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused
 
 _REFUSED_ERRORS = (ConfigError, BinlogPurgedError, SchemaError, BinlogCorruptError, UnsupportedEventError)
 """Errors of the requested position itself: the signal is refused, and the drain continues."""

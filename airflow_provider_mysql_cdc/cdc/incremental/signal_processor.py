@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.between_batches import records_between_batches
-from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
+from airflow_provider_mysql_cdc.cdc.emit.envelope import new_run_id
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.incremental import notifications as notices
@@ -26,11 +26,12 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
     StopTime,
     read_incremental_state,
 )
-from airflow_provider_mysql_cdc.cdc.incremental.new_tables import new_tables_signal
+from airflow_provider_mysql_cdc.cdc.incremental.notifications import state_records
 from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import (
     SnapshotRequest,
     is_new_request,
     is_reported,
+    new_tables_signal,
     queue_scans,
     record_refusal,
     restart_scans,
@@ -45,7 +46,6 @@ from airflow_provider_mysql_cdc.cdc.incremental.set_binlog_position import (
     signals_taken_before,
     signals_taken_records,
 )
-from airflow_provider_mysql_cdc.cdc.incremental.state_records import state_records
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
 from airflow_provider_mysql_cdc.cdc.model.log import Log
@@ -63,16 +63,17 @@ from airflow_provider_mysql_cdc.cdc.signals.actions import (
     SchemaChanges,
     SetBinlogPosition,
     SignalAction,
+    SignalRefused,
     StopSnapshot,
+    match_tables,
+    quoting_mode,
+    require_contained,
 )
-from airflow_provider_mysql_cdc.cdc.signals.conditions import quoting_mode, require_contained
 from airflow_provider_mysql_cdc.cdc.signals.content_digest import content_digest
-from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import has_new_signals, poll_signals
+from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import has_new_signals, in_time_order, poll_signals
 from airflow_provider_mysql_cdc.cdc.signals.notification_record import Notification, NotificationType
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, pending_signals, read_action
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import watermark_obstacle
-from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables
-from airflow_provider_mysql_cdc.cdc.signals.time_order import in_time_order
 
 MAX_CONDITION_BYTES = 16 * 2**20
 """Bytes of the conditions of all active scans: each scan's record has its own, and each run reads all of them."""

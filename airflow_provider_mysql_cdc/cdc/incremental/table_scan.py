@@ -49,7 +49,7 @@ class TableScan(Record):
         started_ms: When it began, milliseconds since 1970; 0 while it waits.
         start_offset: Position of the stream when it began; None while it waits.
         format_digest: Digest of the record format (``scan_validity.record_format_digest``).
-        initial: Whether it finishes an interrupted snapshot (``initial_scans``).
+        initial: Whether it finishes an interrupted snapshot (``scan_updates``).
         first_view_ms: The first time that rows of its views say; 0 before the first row.
         last_view_ms: The last one.
     """

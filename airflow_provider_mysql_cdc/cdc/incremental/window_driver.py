@@ -16,27 +16,26 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import unchecked_records
+from airflow_provider_mysql_cdc.cdc.commit.unread_tables import unchecked_records
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_window_batch
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, WriterInputs, begin_batch, finish_batch
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
-from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED
-from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
+from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED, DrainProgress
+from airflow_provider_mysql_cdc.cdc.drain.joined_tables import UnwrittenRows
 from airflow_provider_mysql_cdc.cdc.drain.structure_check import check_structures
-from airflow_provider_mysql_cdc.cdc.drain.unwritten_rows import UnwrittenRows
-from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
+from airflow_provider_mysql_cdc.cdc.emit.envelope import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental import notifications as notices
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, read_incremental_state
-from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import follow_renamed
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import KeyRangeQueue
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_metrics import KeyRangeMeter
+from airflow_provider_mysql_cdc.cdc.incremental.notifications import state_records
 from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import resume_scan, with_last_key
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import follow_renamed
 from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import ScanValidity, record_format_digest
-from airflow_provider_mysql_cdc.cdc.incremental.state_records import state_records
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.incremental.watermarks import WatermarkUnavailable, low_watermark, needs_lock
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
@@ -52,14 +51,13 @@ from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     WindowStart,
 )
 from airflow_provider_mysql_cdc.cdc.incremental.window_task import run_window_task
-from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
-from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
-from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageLeader, StageRunner
+from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobLog
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageLeader, StageRunner, named_errors
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage, TaskHandler
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
+from airflow_provider_mysql_cdc.cdc.job.topic_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import LOCK_WAIT_S

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.drain.unwritten_rows import UnwrittenRows
+from airflow_provider_mysql_cdc.cdc.drain.joined_tables import UnwrittenRows
 from airflow_provider_mysql_cdc.cdc.emit import source_block
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, KeyRange
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint

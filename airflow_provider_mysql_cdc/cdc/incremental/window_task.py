@@ -20,9 +20,8 @@ from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import KeyRange
 from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import is_transient
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import DRAINED, OPENED, READY, ROWS_UNWRITTEN
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
-from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
-from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, open_task
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, named_errors, open_task
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import require_server, set_view_limits
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows

@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError, from_jso
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import write_plain
 
 JOB_ERROR_KEYS = 64
 """Number of ledger keys that hold job errors; the ledger does not grow with the number of failed runs."""

@@ -35,10 +35,9 @@ from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.job.checked_topics import CheckedTopics
 from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobMetrics
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaIds
-from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
-from airflow_provider_mysql_cdc.cdc.model.records import Headers, SideRecord
+from airflow_provider_mysql_cdc.cdc.model.records import Headers, NativeCounts, SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table
-from airflow_provider_mysql_cdc.cdc.schema.history_cache import HistoryCache
+from airflow_provider_mysql_cdc.cdc.schema.history_replay import HistoryCache
 from airflow_provider_mysql_cdc.cdc.schema.statement_size import name_statement, statement_of_records
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics

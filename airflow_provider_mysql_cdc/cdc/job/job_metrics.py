@@ -1,4 +1,4 @@
-"""Gather the metrics of a running job in its driver, and publish them in the ledger every few seconds."""
+"""The metrics of a running job, published in the ledger every few seconds, and its log."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import Attributes, StreamMetrics, bounded_text
-from airflow_provider_mysql_cdc.cdc.metrics.streaming_family import QueueLimits, streaming_metrics
-from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import WriterMetrics
+from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import QueueLimits, WriterMetrics, streaming_metrics
 from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import queue_records
-from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import write_plain
 
 PUBLISH_INTERVAL_S = 10.0
 """Seconds between two progress records of a job in the ledger."""
@@ -194,3 +194,33 @@ def _publish(cfg: ConnectorConfig, records: list[SideRecord]) -> None:
     """Write a progress record; it is not missed where Kafka does not take it."""
     with suppress(CdcError):
         write_plain(cfg.kafka_settings(), records, timeout_s=_PUBLISH_TIMEOUT_S)
+
+
+class JobLog:
+    """Write the log of a job.
+
+    Args:
+        log: Takes one line of text.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log, self._logged = log, set[str]()
+
+    def __call__(self, line: str) -> None:
+        """Write a line."""
+        self._log(line)
+
+    def once(self, line: str) -> None:
+        """Write a line unless the job has written it before."""
+        if self.is_new(line):
+            self._log(line)
+
+    def is_new(self, subject: str) -> bool:
+        """Return whether the job asks this for the first time.
+
+        Args:
+            subject: A line, or the key of what is logged.
+        """
+        new = subject not in self._logged
+        self._logged.add(subject)
+        return new

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.binlog.broken_connections import reconnect_delay_s
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
-from airflow_provider_mysql_cdc.cdc.binlog.reconnect_delay import reconnect_delay_s
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pymysql
 
+from airflow_provider_mysql_cdc.cdc.binlog.broken_connections import reconnect_delay_s
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
-from airflow_provider_mysql_cdc.cdc.binlog.reconnect_delay import reconnect_delay_s
 from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.job.lock_recovery import ServerStart, server_start
 from airflow_provider_mysql_cdc.cdc.job.run_lock import ER_NO_SUCH_THREAD, end_connection, lock_name, owner_lock_name

@@ -1,7 +1,10 @@
-"""Ids of schemas: the driver of a job asks the schema registry once for each schema, and its tasks ask the driver.
+"""Ids and texts of schemas: the driver of a job asks the schema registry once for each, and its tasks ask the
+driver.
+
+Ids of schemas: the driver of a job asks the schema registry once for each schema, and its tasks ask the driver.
 
 So the registry has one client however many executors there are, all writers of a job use the same ids, and the ids of
-key schemas are in the ledger before a record is written with them (``commit.schema_id_records``).
+key schemas are in the ledger before a record is written with them (``commit.topic_records``).
 """
 
 from __future__ import annotations
@@ -9,10 +12,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from airflow_provider_mysql_cdc.cdc.avro.schema_registry import SchemaRegistry
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import (
+from airflow_provider_mysql_cdc.cdc.commit.topic_records import (
     RecordedSchemaId,
     schema_id_changed_error,
     schema_id_record,
@@ -23,10 +27,73 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import IncompatibleSchemaError
 from airflow_provider_mysql_cdc.cdc.formats.record_format import LookupSchemaId
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
-from airflow_provider_mysql_cdc.cdc.job.shared_operations import SCHEMA_ID, SchemaIdRequest
-from airflow_provider_mysql_cdc.cdc.job.task_operation import TaskHandler
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage, TaskHandler, TaskOperation
+from airflow_provider_mysql_cdc.cdc.model.connection import RegistrySettings, SchemaId
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.model.registry_settings import RegistrySettings, SchemaId
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class PropertiesKey(Record):
+    """Hold the key that decrypts the properties in a task's arguments.
+
+    Args:
+        key: The key (``encrypted_properties``).
+        server_uuid: The one server that may answer the task; None for any.
+    """
+
+    key: str
+    server_uuid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaIdRequest(Record):
+    """Ask for the id of a schema in its registry.
+
+    Args:
+        part: ``key`` or ``value``.
+        subject: Subject of the schema.
+        text: Text of the schema.
+        about: Whose records it is for, in error messages.
+    """
+
+    part: F.ConverterPart
+    subject: str
+    text: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaTextRequest(Record):
+    """Ask for the text of a schema that records name.
+
+    Args:
+        part: ``key`` or ``value``.
+        schema_id: Its id, a number, or its GUID.
+    """
+
+    part: F.ConverterPart
+    schema_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaText(Record):
+    """Hold the text of a schema.
+
+    Args:
+        text: The text; None if the registry has no such schema.
+    """
+
+    text: str | None
+
+
+PROPERTIES_KEY = TaskOperation("key", EmptyMessage, PropertiesKey)
+"""A task asks for the key of its properties, before anything else."""
+SCHEMA_ID = TaskOperation("schema", SchemaIdRequest, SchemaId)
+"""A task asks for the id of a schema, once for each."""
+SCHEMA_TEXT = TaskOperation("schema-text", SchemaTextRequest, SchemaText)
+"""A task asks for the text of a schema, once for each."""
+
 
 log = logging.getLogger(__name__)
 
@@ -177,3 +244,66 @@ def ask_driver(channel: CoordinatorClient) -> LookupSchemaId:
         return channel.call(SCHEMA_ID, SchemaIdRequest(part, subject, text, about))
 
     return ask
+
+
+# Records name few schemas; damaged ones may name any.
+_MAX_TEXTS = 10_000
+
+
+class SchemaTexts:
+    """Keep the texts of schemas that the records of a job name.
+
+    Args:
+        cfg: The connector's configuration.
+    """
+
+    def __init__(self, cfg: ConnectorConfig) -> None:
+        self._cfg = cfg
+        self._texts: dict[tuple[RegistrySettings, str], str | None] = {}
+        self._registries: dict[RegistrySettings, SchemaRegistry] = {}
+        self._lock = threading.Lock()
+
+    def text_of(self, part: F.ConverterPart, schema_id: str) -> str | None:
+        """Return the text of a schema; None if the registry has no such schema.
+
+        Args:
+            part: ``key`` or ``value``, which may have registries of their own.
+            schema_id: Its id, a number, or its GUID.
+
+        Raises:
+            RegistryError: The registry's answer cannot be used.
+            RegistryAuthError: It rejects the credentials.
+            RegistryConnectionError: It cannot be reached, or fails.
+        """
+        settings = self._cfg.registry_settings(part)
+        assert settings is not None  # only Avro has schemas
+        with self._lock:
+            if (settings, schema_id) not in self._texts:
+                if len(self._texts) >= _MAX_TEXTS:
+                    self._texts.clear()
+                self._texts[settings, schema_id] = self._registry(settings).schema_text(schema_id)
+            return self._texts[settings, schema_id]
+
+    def _registry(self, settings: RegistrySettings) -> SchemaRegistry:
+        if settings not in self._registries:
+            self._registries[settings] = SchemaRegistry(settings)
+        return self._registries[settings]
+
+    def handler(self) -> TaskHandler:
+        """Return the coordinator's handler for tasks that ask for a text."""
+        return SCHEMA_TEXT.handled_by(lambda task, request: SchemaText(self.text_of(request.part, request.schema_id)))
+
+    def close(self) -> None:
+        """Close the connections to registries."""
+        for registry in self._registries.values():
+            registry.close()
+        self._registries.clear()
+
+
+def ask_driver_for_texts(channel: CoordinatorClient) -> Callable[[F.ConverterPart, str], str | None]:
+    """Return a function with which a task asks its driver for the text of a schema, by part and id.
+
+    Args:
+        channel: Calls to the driver.
+    """
+    return lambda part, schema_id: channel.call(SCHEMA_TEXT, SchemaTextRequest(part, schema_id)).text

@@ -1,8 +1,17 @@
-"""Run the tasks of a job as one Spark stage, and answer them while it runs.
+"""Run the tasks of a job at the same time as one Spark stage, and answer them while it runs.
+
+Run the tasks of a job as one Spark stage, and answer them while it runs.
 
 Every job runs its tasks in this way: the properties are encrypted, a coordinator answers the tasks' operations, and the
 tasks get its address with their inputs. In a barrier stage all tasks run at the same time, and a thread of the driver
 leads them from one point of their barrier to the next.
+
+Pass a job's configuration from the driver to its tasks.
+
+Spark writes a broadcast to files in ``spark.local.dir`` of the driver and the executors, and leaves them there when the
+process is killed. So the arguments of a task hold the properties encrypted. The task asks the driver for their key over
+the coordinator's connection, which is authenticated by the job's token, and keeps it in memory only. Reading one of the
+two channels alone reveals nothing (Spark's can be encrypted as well: ``spark.network.crypto.enabled``).
 """
 
 from __future__ import annotations
@@ -13,16 +22,60 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import pymysql
+
 from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator, CoordinatorClient, LostHandler
-from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
-from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaIds
+from airflow_provider_mysql_cdc.cdc.job.job_spec import decrypt_properties, encrypt_properties
+from airflow_provider_mysql_cdc.cdc.job.schema_ids import PROPERTIES_KEY, PropertiesKey, SchemaIds
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier, lost_task_error
-from airflow_provider_mysql_cdc.cdc.job.task_config import encrypted_properties, load_task_config
-from airflow_provider_mysql_cdc.cdc.job.task_operation import TaskHandler
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, TaskHandler
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Block, BucketResultT, Shuffle, TaskRunner
+
+
+def encrypted_properties(cfg: ConnectorConfig) -> tuple[str, TaskHandler]:
+    """Return the properties for the tasks' arguments, encrypted, and the coordinator's handler that hands out the key.
+
+    Args:
+        cfg: The connector's configuration.
+    """
+    text, key = encrypt_properties(cfg.properties())
+    return text, PROPERTIES_KEY.handled_by(lambda task, request: PropertiesKey(key, cfg.server_uuid))
+
+
+def load_task_config(channel: CoordinatorClient, properties: str) -> ConnectorConfig:
+    """Return the configuration in a task.
+
+    Args:
+        channel: Calls to the driver.
+        properties: The encrypted properties (``encrypted_properties``).
+
+    Raises:
+        ConfigError: This host cannot read it, for example a converter's module is missing.
+        StateError: The driver is gone.
+    """
+    reply = channel.call(PROPERTIES_KEY, EMPTY)
+    return ConnectorConfig.from_properties(decrypt_properties(properties, reply.key)).of_server(reply.server_uuid)
+
+
+@contextmanager
+def named_errors(cfg: ConnectorConfig) -> Iterator[None]:
+    """Convert errors of the MySQL client library into named ones.
+
+    Args:
+        cfg: The connector's configuration, for the server's address.
+
+    Raises:
+        SourceError: The subclass that fits the server's error code.
+    """
+    try:
+        yield
+    except pymysql.MySQLError as error:
+        raise from_exception(error, cfg.source_address()) from error
+
 
 InputsT = TypeVar("InputsT")
 ResultT = TypeVar("ResultT")

@@ -2,7 +2,7 @@
 
 A request is one line of JSON, ``{"op": name, ...members}``, and so is its reply. Each job declares its operations once,
 as values (``snapshot_operations``, ``drain_operations``, ``window_operations``; those of all jobs in
-``shared_operations``), so that a type checker finds a misspelt operation or member.
+``schema_ids``), so that a type checker finds a misspelt operation or member.
 """
 
 from __future__ import annotations

@@ -1,22 +1,30 @@
-"""Check and create the topics that a batch writes: their partition counts, and that they are the same as before.
+"""Check and create the topics that a batch writes, and check that ledger and schema history are the recorded,
+durable ones.
 
-Those that get records are checked again before the records become visible (``drain.written_topics``) and when the batch
+Check and create the topics that a batch writes: their partition counts, and that they are the same as before.
+
+Those that get records are checked again before the records become visible (``drain.committer``) and when the batch
 is complete: a producer writes into a topic that was deleted and created again without an error, and what it had written
 before is gone.
+
+Check that the schema history is the topic that the stream has written, by Kafka's topic id in the ledger.
+
+A history that was deleted and created again, by hand or by a broker that creates topics automatically, is empty, so
+every table is unknown. Rows of unknown tables stop a drain, or are left out where the configuration says so.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import ENDS_KEY
-from airflow_provider_mysql_cdc.cdc.commit.ledger_presence import MISSING_TIMEOUT_S
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import ENDS_KEY, HISTORY_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import MISSING_TIMEOUT_S, LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL, BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import (
     RecordedTopic,
@@ -27,20 +35,37 @@ from airflow_provider_mysql_cdc.cdc.commit.topic_records import (
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.errors import PREVENT_LOSS, CdcError, ConfigError, RecordsLostError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    PREVENT_LOSS,
+    CdcError,
+    ConfigError,
+    RecordsLostError,
+    SchemaError,
+    SinkError,
+)
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.job.checked_topics import CheckedTopics
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import MAX_ENDS, JobLedger
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.history import require_own_history
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
+from airflow_provider_mysql_cdc.cdc.sink.topic_settings import (
+    HISTORY_RULE,
+    LEDGER_RULE,
+    durability_warnings,
+    require_settings,
+)
 from airflow_provider_mysql_cdc.cdc.sink.topics import (
     TopicInfo,
     TopicSpec,
     all_partition_counts,
+    broker_ids,
     describe_created,
     describe_topics,
+    end_offsets,
     last_offsets_of_topics,
 )
 
@@ -268,3 +293,130 @@ def _table_topics(cfg: ConnectorConfig, tables: Iterable[TableId]) -> Iterator[s
     for table in filter(cfg.captures, tables):
         with suppress(ConfigError):  # no dispatcher matches it, which is reported when it is read or written
             yield record_topics.table_topic_name(cfg, table)
+
+
+_REBUILD_REMEDY = "rebuild the history: set snapshot.mode=recovery and trigger mysql_cdc_snapshot"
+_RESTART_SNAPSHOT_REMEDY = (
+    "abandon the snapshot (mysql_cdc_reset_offset with offset=current) and take it again (mysql_cdc_snapshot with "
+    "again=true)"
+)
+
+
+def history_difference(cfg: ConnectorConfig, ledger: LedgerState | None) -> str:
+    """Return how the history topic differs from the one recorded in the ledger; empty when it is the same.
+
+    Args:
+        cfg: The connector's configuration.
+        ledger: The ledger.
+
+    Raises:
+        SinkError: Kafka refuses or does not answer.
+    """
+    return _compare(cfg, ledger)[0]
+
+
+def _compare(cfg: ConnectorConfig, ledger: LedgerState | None) -> tuple[str, TopicInfo | None]:
+    """Return how the topic differs, and the topic as it is; None where nothing is recorded, or the topic is gone."""
+    recorded = ledger.other_records.get(HISTORY_KEY) if ledger is not None else None
+    if recorded is None:
+        return "", None
+    topic, admin = cfg.history_topic, make_admin(cfg.kafka_settings())
+    current = describe_topics(admin, [topic], broker_addresses(cfg.kafka_settings())).get(topic)
+    if current is None:
+        return "it was deleted", None
+    if recorded["topic"] == topic:
+        changed = None not in (recorded["id"], current.id) and recorded["id"] != current.id
+        return "it was deleted and created again" if changed else "", current
+    first, end = end_offsets(admin, topic, [0])[0]
+    empty = f"it is empty; until now the stream has written to {recorded['topic']}"
+    return "" if end > first else empty, current
+
+
+def require_recorded_history(
+    cfg: ConnectorConfig, ledger: LedgerState | None, *, snapshot: bool = False
+) -> TopicInfo | None:
+    """Check that the history topic is the one that the stream has written.
+
+    Args:
+        cfg: The connector's configuration.
+        ledger: The ledger.
+        snapshot: Whether an unfinished snapshot would continue with it.
+
+    Returns:
+        The topic as it is; None where the ledger records none.
+
+    Raises:
+        SchemaError: It is another topic, or deleted.
+        SinkError: Kafka refuses or does not answer.
+    """
+    problem, current = _compare(cfg, ledger)
+    if problem:
+        raise SchemaError(
+            "the schema history is lost",
+            where=f"topic {cfg.history_topic}",
+            why=f"{problem}; it held the structures of the tables",
+            remedy="find out who deleted or replaced it; then "
+            + (_RESTART_SNAPSHOT_REMEDY if snapshot else _REBUILD_REMEDY),
+        )
+    return current
+
+
+def history_id_record(cfg: ConnectorConfig, job: JobLedger) -> SideRecord:
+    """Return the ledger record of the history topic; the topic exists.
+
+    Args:
+        cfg: The connector's configuration.
+        job: The ledger.
+
+    Raises:
+        SinkError: Kafka refuses or does not answer.
+    """
+    topic, settings = cfg.history_topic, cfg.kafka_settings()
+    info = describe_created(make_admin(settings), [topic], broker_addresses(settings))[topic]
+    return job.record(HISTORY_KEY, {"topic": topic, "id": info.id})
+
+
+def record_history_id(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState) -> None:
+    """Record which topic is the history, unless the ledger says so already.
+
+    Args:
+        cfg: The connector's configuration.
+        job: The ledger.
+        ledger: The ledger's content.
+
+    Raises:
+        SinkError: Kafka refuses or does not answer.
+    """
+    recorded = ledger.other_records.get(HISTORY_KEY)
+    if recorded is None or recorded["topic"] != cfg.history_topic:
+        job.commit([history_id_record(cfg, job)])
+
+
+def require_durable_topics(cfg: ConnectorConfig, log: Log) -> None:
+    """Check the settings of both topics, if they exist, and warn about records that a broker failure would lose.
+
+    Args:
+        cfg: The connector's configuration.
+        log: Receives one line of text.
+
+    Raises:
+        SinkError: A topic would lose records with its settings.
+        ForeignLedgerError, SchemaError: A topic would lose records, and has those of others (TOPIC-08).
+        SinkAuthorizationError: The account may not read the settings, and they are not declared as verified.
+    """
+    admin = make_admin(cfg.kafka_settings())
+    rules = {cfg.ledger_topic: LEDGER_RULE, cfg.history_topic: HISTORY_RULE}
+    owner_checks: dict[str, Callable[[], object]] = {
+        cfg.ledger_topic: lambda: kafka_clients.ledger(cfg).peek(),
+        cfg.history_topic: lambda: require_own_history(cfg, sample=True),
+    }
+    topics = describe_topics(admin, rules, broker_addresses(cfg.kafka_settings()))
+    nodes = len(broker_ids(admin)) if topics else 0
+    for topic, info in topics.items():
+        try:
+            config = require_settings(admin, topic, rules[topic], verified=cfg[F.TOPIC_SETTINGS_VERIFIED])
+        except SinkError:
+            owner_checks[topic]()  # the remedy would change the settings of others
+            raise
+        for line in durability_warnings(topic, info, config or {}, nodes):
+            log(f"WARNING: {line}")

@@ -6,10 +6,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from airflow_provider_mysql_cdc.cdc.metrics.metric_table import METRICS, Metric, MetricFamily, ValueType
-from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import PREFIX, prometheus_name
-from airflow_provider_mysql_cdc.cdc.metrics.stream_lag import LAG_METRICS
-from airflow_provider_mysql_cdc.cdc.metrics.wait_metrics import WAIT_METRICS
+from airflow_provider_mysql_cdc.cdc.metrics.metric_table import METRICS, WAIT_METRICS, Metric, MetricFamily, ValueType
+from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import LAG_METRICS, PREFIX, prometheus_name
 
 _PLACES = (
     ("`mysql-cdc status`", "all of them as JSON, for a stream that runs or not, also while its DAG is paused"),

@@ -1,4 +1,4 @@
-"""Positions in the binlog."""
+"""Positions in the binlog, and prepared XA transactions."""
 
 from __future__ import annotations
 
@@ -187,3 +187,23 @@ class ResumePosition(Record):
     def is_boundary(self) -> bool:
         """Whether nothing of the transaction after the boundary is passed."""
         return not self.events and not self.statements
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedXa(Record):
+    """Say where the binlog holds the rows of an XA transaction.
+
+    Args:
+        xid: The transaction's id as the binlog writes it: ``X'6f6e65',X'',1``.
+        file: Binlog file; a transaction never spans two.
+        start: Position of its first event (the GTID event).
+        end: Position after its last one.
+    """
+
+    xid: str
+    file: BinlogFile
+    start: Count
+    end: Count
+
+    def __str__(self) -> str:
+        return f"{self.xid} at {self.file}:{self.start}"

@@ -1,4 +1,6 @@
-"""Where records go: topic, schema names and added key fields after the transforms that rename topics.
+"""Where records go: topic, schema names and added key fields after the transforms, partitions by TiCDC's rules.
+
+Where records go: topic, schema names and added key fields after the transforms that rename topics.
 
 Source: ``RegexRouter`` of Kafka 4.1 and ``ByLogicalTableRouter`` of Debezium 3.6.1.
 """
@@ -202,3 +204,22 @@ class TopicTransforms:
         for router in self.routers:
             destination = router.apply(destination)
         return destination
+
+
+DISPATCHER_NAMES = ("default", "table", "index-value", "columns", "ts")
+"""Known dispatchers; ``ticdc.partition_dispatcher`` says what each does."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRule:
+    """Say how rows are spread over partitions.
+
+    Args:
+        name: One of ``DISPATCHER_NAMES``.
+        index: Name of the unique index for ``index-value``; empty for the key.
+        columns: Names of the columns for ``columns``.
+    """
+
+    name: str = "default"
+    index: str = ""
+    columns: tuple[str, ...] = ()

@@ -1,5 +1,7 @@
 """Check everything outside that a stream needs: the source, Kafka and the schema registries.
 
+Check everything outside that a stream needs: the source, Kafka and the schema registries.
+
 ``mysql-cdc preflight`` and the test button of a connection print the same report.
 """
 
@@ -8,22 +10,44 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from airflow_provider_mysql_cdc.cdc.avro.schema_registry import SchemaRegistry
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.registry_fields import PARTS
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
 from airflow_provider_mysql_cdc.cdc.model.finding import WARNING, Finding, error_finding
-from airflow_provider_mysql_cdc.cdc.operate.check_registries import check_registries
-from airflow_provider_mysql_cdc.cdc.operate.check_source import source_findings
-from airflow_provider_mysql_cdc.cdc.operate.kafka_findings import kafka_findings
+from airflow_provider_mysql_cdc.cdc.operate.findings import kafka_findings, source_findings
 from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
+from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import signal_topic_findings
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import signal_table_findings
-from airflow_provider_mysql_cdc.cdc.signals.signal_topic import signal_topic_findings
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import cluster_metadata
+
+
+def check_registries(cfg: ConnectorConfig) -> list[tuple[str, list[Finding]]]:
+    """Request the subjects of each registry; return a sentence about each that answers, and what was found.
+
+    Args:
+        cfg: The configuration.
+    """
+    settings = dict.fromkeys(s for part in PARTS if (s := cfg.registry_settings(part)) is not None)
+    results: list[tuple[str, list[Finding]]] = []
+    for registry_settings in settings:
+        try:
+            registry = SchemaRegistry(registry_settings)
+            try:
+                count = registry.subject_count()
+            finally:
+                registry.close()
+            results.append((f"reachable at {registry_settings.url}, {count} subject(s).", []))
+        except CdcError as error:
+            results.append(("", [error_finding(error)]))
+    return results
+
 
 KAFKA_TIMEOUT_S = 10.0
 

@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.convert.type_names import type_expression
+from airflow_provider_mysql_cdc.cdc.convert.connect_types import type_expression
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import value_columns
 from airflow_provider_mysql_cdc.cdc.emit.contracts import contract

@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.operate.lag import (
     binlog_state,
     measure_lag,
 )
-from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger
+from airflow_provider_mysql_cdc.cdc.operate.send_signal import peek_ledger
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of_ledger
 from airflow_provider_mysql_cdc.cdc.signals.signal_watch import signal_topic_state, waiting_signals
 

@@ -1,4 +1,6 @@
-"""Finish a snapshot that was interrupted, without a second view: windows of the drain read what its view did not.
+"""Finish a snapshot that was interrupted without a second view, and say what one that is not needed leaves out.
+
+Finish a snapshot that was interrupted, without a second view: windows of the drain read what its view did not.
 
 =====================================  =================================================================================
 state of the interrupted snapshot      what happens
@@ -25,11 +27,13 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX, SNAP
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.unread_tables import NeverReadTable, earlier_lists, unread_tables
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.joined_tables import joined_tables, unread_lines
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state, state_changes
-from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import (
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import (
     InterruptedSnapshot,
     active_initial_request,
     queue_initial_scans,
@@ -37,20 +41,30 @@ from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import (
 from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import record_format_digest
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned_plan, require_same_snapshot_mode
-from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.job.topic_guard import note_topic_ends, require_written_topics
+from airflow_provider_mysql_cdc.cdc.job.topic_guard import (
+    note_topic_ends,
+    require_recorded_history,
+    require_written_topics,
+)
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate.moved_batch import require_snapshot_binlog
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import snapshot_unstarted
-from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
-from airflow_provider_mysql_cdc.cdc.signals.initial_notifications import snapshot_notification
-from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType, notification_records
+from airflow_provider_mysql_cdc.cdc.operate.stored_offset import reconcile_store
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import base_tables
+from airflow_provider_mysql_cdc.cdc.signals.notification_record import (
+    NotificationType,
+    notification_records,
+    snapshot_notification,
+)
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import watermark_obstacle
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import write_plain
+from airflow_provider_mysql_cdc.cdc.sink.topics import partition_counts
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
     count_rows,
     delete_chunk_records,
@@ -186,3 +200,39 @@ def _begin_again(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState, fini
     aborted = notification_records(cfg, [snapshot_notification(NotificationType.ABORTED)])
     job.commit([*aborted, *view_records])
     job.put_all((key, None) for key in (*deleted, *report_keys(ledger)))
+
+
+def report_skipped(cfg: ConnectorConfig, ledger: LedgerState | None, log: Log) -> None:
+    """Log the captured tables that were never read, and write a notification of type SKIPPED.
+
+    It tells of no rows and is no part of a transaction: a running drain is not disturbed. So a task that is repeated
+    writes it again, as Debezium does at each start.
+
+    Args:
+        cfg: The connector's configuration.
+        ledger: The ledger.
+        log: Writes one line to the log.
+
+    Raises:
+        SourceError: The source cannot be asked for its tables.
+        SinkError: Kafka refuses it, or cannot be reached.
+    """
+    for line in unread_lines(cfg, _never_read(cfg, ledger or LedgerState())):
+        log(line)
+    records = notification_records(cfg, [snapshot_notification(NotificationType.SKIPPED)])
+    if not records:
+        return
+    if any(map(cfg.is_avro, F.PARTS)):
+        log("the notification SKIPPED is not written: its Avro schemas are registered by jobs only")
+    elif records[0].topic in partition_counts(make_admin(cfg.kafka_settings()), [records[0].topic]):
+        write_plain(cfg.kafka_settings(), records)
+
+
+def _never_read(cfg: ConnectorConfig, ledger: LedgerState) -> list[NeverReadTable]:
+    """Return the tables that drains have found, and those that the next one will find."""
+    unread = unread_tables(ledger)
+    if (before := earlier_lists(cfg, ledger)) is not None:
+        with connect(cfg.connection_settings()) as conn:
+            joined = joined_tables(cfg, before, base_tables(conn), "the next drain")
+        unread = {each.table: each for each in (*joined, *unread.values()) if cfg.captures(each.table)}
+    return list(unread.values())

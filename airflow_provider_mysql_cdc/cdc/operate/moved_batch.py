@@ -1,7 +1,8 @@
 """Move an unfinished batch to another server, before any writer of it starts there.
 
 A batch is planned by file and position, and its writers have committed up to different places of the former server's
-binlog. Each of these places is found in the binlog of the server that answers, by its GTID set (``drain.failover``).
+binlog. Each of these places is found in the binlog of the server that answers, by its GTID set
+(``drain.failover.failover``).
 Plan, markers and the copy of the schema history come into the ledger in one transaction, after every earlier writer is
 fenced: from then on the batch is one of the new server, and its writers resume as after any other failure.
 
@@ -21,23 +22,23 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.failover import (
+from airflow_provider_mysql_cdc.cdc.drain.failover.failover import (
     carried_history,
     change_line,
     is_other_server,
     place_on_server,
     position_on_server,
 )
-from airflow_provider_mysql_cdc.cdc.drain.promoted_server import require_fit_server
-from airflow_provider_mysql_cdc.cdc.drain.refused_server import refused_server, reset_remedy
+from airflow_provider_mysql_cdc.cdc.drain.failover.replication_filters import require_fit_server
+from airflow_provider_mysql_cdc.cdc.drain.failover.requested_position import refused_server, reset_remedy
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition, compare_offsets
-from airflow_provider_mysql_cdc.cdc.operate.check_source import check_source, log_warnings
-from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
+from airflow_provider_mysql_cdc.cdc.operate.findings import check_source, log_warnings
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_checks import require_plan_binlog
 
 
 def belongs_elsewhere(cfg: ConnectorConfig, plan: BatchPlan) -> bool:

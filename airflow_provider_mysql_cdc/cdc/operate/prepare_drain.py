@@ -21,10 +21,10 @@ from airflow_provider_mysql_cdc.cdc.commit.unread_tables import unread_tables
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_drain
-from airflow_provider_mysql_cdc.cdc.drain.failover import change_line, place_on_server
+from airflow_provider_mysql_cdc.cdc.drain.failover.failover import change_line, place_on_server
+from airflow_provider_mysql_cdc.cdc.drain.failover.replication_filters import require_fit_server
+from airflow_provider_mysql_cdc.cdc.drain.failover.requested_position import with_executed_gtids
 from airflow_provider_mysql_cdc.cdc.drain.joined_tables import unread_lines
-from airflow_provider_mysql_cdc.cdc.drain.promoted_server import require_fit_server
-from airflow_provider_mysql_cdc.cdc.drain.requested_position import with_executed_gtids
 from airflow_provider_mysql_cdc.cdc.errors import (
     NoOffsetError,
     RunInProgressError,
@@ -32,28 +32,26 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import topics_of_tables
 from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import has_pending_work
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
-from airflow_provider_mysql_cdc.cdc.job.internal_topics import require_durable_topics
+from airflow_provider_mysql_cdc.cdc.job.topic_guard import require_durable_topics, require_recorded_history
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.operate.check_source import check_source, log_warnings
-from airflow_provider_mysql_cdc.cdc.operate.kafka_findings import topic_warnings
+from airflow_provider_mysql_cdc.cdc.operate.findings import check_source, log_warnings, topic_warnings
 from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
 from airflow_provider_mysql_cdc.cdc.operate.moved_batch import belongs_elsewhere, move_batch
-from airflow_provider_mysql_cdc.cdc.operate.other_producers import require_only_own_records
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
     PreparedJob,
     check_signal_table,
+    require_only_own_records,
     store_and_prepare,
     topic_weights,
     with_topics,
 )
-from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
+from airflow_provider_mysql_cdc.cdc.operate.stored_offset import reconcile_store
 from airflow_provider_mysql_cdc.cdc.schema.history import require_history, require_new_history, require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
-from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_checks import require_plan_binlog
 
 
 @dataclass(frozen=True, slots=True)

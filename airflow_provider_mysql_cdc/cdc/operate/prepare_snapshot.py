@@ -16,9 +16,9 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
-from airflow_provider_mysql_cdc.cdc.drain.failover import change_line, place_on_server
-from airflow_provider_mysql_cdc.cdc.drain.promoted_server import require_no_filters
-from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import rebuild_history
+from airflow_provider_mysql_cdc.cdc.drain.failover.failover import change_line, place_on_server
+from airflow_provider_mysql_cdc.cdc.drain.failover.replication_filters import require_no_filters
+from airflow_provider_mysql_cdc.cdc.drain.failover.reset_structures import rebuild_history
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogPurgedError,
     NoOffsetError,
@@ -28,12 +28,11 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import topics_of_tables
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.config_guard import require_same_snapshot_mode
-from airflow_provider_mysql_cdc.cdc.job.internal_topics import require_durable_topics
+from airflow_provider_mysql_cdc.cdc.job.topic_guard import require_durable_topics
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.operate.check_source import check_source, log_warnings
-from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted
-from airflow_provider_mysql_cdc.cdc.operate.kafka_findings import topic_warnings
+from airflow_provider_mysql_cdc.cdc.operate.findings import check_source, log_warnings, topic_warnings
+from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted, report_skipped
 from airflow_provider_mysql_cdc.cdc.operate.moved_batch import belongs_elsewhere, require_batch_server
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
@@ -42,16 +41,14 @@ from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
     store_and_prepare,
     with_topics,
 )
-from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.operate.skipped_snapshot import report_skipped
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
+from airflow_provider_mysql_cdc.cdc.operate.stored_offset import reconcile_store
 from airflow_provider_mysql_cdc.cdc.schema.history import require_new_history, require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
-from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_checks import require_drained, require_plan_binlog
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import SOME_TABLES
-from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import require_drained
 
 
 def prepare_snapshot(

@@ -1,12 +1,16 @@
-"""Plan the job of a verification: a drain, after which tables and topics are compared.
+"""Plan the job of a verification from an operator's arguments: a drain, after which tables and topics are compared.
+
+Plan the job of a verification: a drain, after which tables and topics are compared.
 
 Everything that can be refused is refused here, before a plan is stored and before Spark starts.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
@@ -20,14 +24,15 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason, other_active_run, prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
+from airflow_provider_mysql_cdc.cdc.operate.send_signal import parse_tables
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
 from airflow_provider_mysql_cdc.cdc.sink.topics import describe_topics
-from airflow_provider_mysql_cdc.cdc.verify.group_queue import choose_tables
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.views.replica_checks import check_replica
+from airflow_provider_mysql_cdc.cdc.verify.group_queue import check_entries, choose_tables
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import MAX_EXAMPLES, RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.views.replica_views import check_replica
 
 _MAX_LISTED = 10
 
@@ -141,3 +146,67 @@ def _describe(cfg: ConnectorConfig, tables: Sequence[TableId], request: VerifyRe
     replica = cfg.replica_settings()
     where = "" if replica is None else f"; rows are read from the replica {replica.address()}"
     return f"verifying {len(tables):,} table(s): {share}{limit}; {repair[request.repair]}{where}"
+
+
+_REPAIR_MODES = {
+    **{str(mode): mode for mode in RepairMode},
+    **dict.fromkeys(("", "none", "false"), RepairMode.NO),
+    "true": RepairMode.YES,
+}
+
+
+def parse_request(
+    *,
+    tables: Sequence[str] | str | None = (),
+    sample_percent: Any = 100,
+    repair: Any = RepairMode.NO,
+    examples: Any = 10,
+    show_values: bool = True,
+    history: bool = False,
+    checksums: bool = True,
+) -> VerifyRequest:
+    """Return a request from the arguments of an operator.
+
+    Args:
+        tables: Names ``database.table``, or regular expressions for them; one, a list, or a list's JSON text.
+        sample_percent: Share of the keys that is compared; a number or its text.
+        repair: ``no``, ``dry-run`` or ``yes``.
+        examples: Examples of each kind of difference, per table; a number or its text.
+        show_values: Whether the report holds values of rows.
+        history: Whether the events of each key are also checked one after the other.
+        checksums: Whether the server adds up checksums of rows where it can; otherwise tasks encode all rows.
+
+    Raises:
+        ConfigError: A value is not possible.
+    """
+    entries = parse_tables(tables)
+    check_entries(entries)
+    mode = _REPAIR_MODES.get(str(repair).strip().lower())
+    if mode is None:
+        raise ConfigError(
+            f"{repair!r} is not a way to repair", where="repair", remedy="use no, dry-run or yes; nothing was compared"
+        )
+    sample = _number(sample_percent)
+    if not 0 < sample <= 100:
+        raise ConfigError(
+            "the sample is out of range",
+            where=f"sample_percent={sample_percent!r}",
+            why="it is the share of the keys that is compared, in percent",
+            remedy="use a number above 0 and at most 100; 100 compares all keys",
+        )
+    count = _number(examples)
+    if not (0 <= count <= MAX_EXAMPLES and count == int(count)):
+        raise ConfigError(
+            "the number of examples is out of range",
+            where=f"examples={examples!r}",
+            remedy=f"use a whole number from 0 to {MAX_EXAMPLES}",
+        )
+    return VerifyRequest(tuple(entries), sample, mode, int(count), show_values, history, checksums)
+
+
+def _number(value: Any) -> float:
+    """Return a number; nan for what is none."""
+    try:
+        return math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return math.nan

@@ -1,4 +1,6 @@
-"""Move the stored offset by hand: the last resort when the stream cannot continue (a purged binlog, a lost ledger).
+"""What a person decides by hand: another offset (a purged binlog, a lost ledger), or tables that are not wanted.
+
+Move the stored offset by hand: the last resort when the stream cannot continue (a purged binlog, a lost ledger).
 
 The decision is written to the ledger as a plan of kind ``reset``. So it has an epoch and an owner like every other
 plan, fences a driver that still runs the discarded plan, and survives a crash before the offset store has it.
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,14 +24,18 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import reset_plan
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
-from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import schema_id_record
 from airflow_provider_mysql_cdc.cdc.commit.takeover import read_as_planner
-from airflow_provider_mysql_cdc.cdc.commit.topic_records import topic_record
+from airflow_provider_mysql_cdc.cdc.commit.topic_records import schema_id_record, topic_record
+from airflow_provider_mysql_cdc.cdc.commit.unread_tables import NeverReadTable, unread_tables
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.field import MAX_SHOWN_LENGTH
-from airflow_provider_mysql_cdc.cdc.drain.empty_transactions import moved_by_hand
-from airflow_provider_mysql_cdc.cdc.drain.requested_position import position_at, position_of_gtids, with_executed_gtids
-from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import history_covers, write_schemas
+from airflow_provider_mysql_cdc.cdc.drain.failover.requested_position import (
+    position_at,
+    position_of_gtids,
+    with_executed_gtids,
+)
+from airflow_provider_mysql_cdc.cdc.drain.failover.reset_structures import history_covers, write_schemas
+from airflow_provider_mysql_cdc.cdc.drain.failover.server_transactions import moved_by_hand
 from airflow_provider_mysql_cdc.cdc.errors import (
     ConfigError,
     LedgerMismatchError,
@@ -42,14 +48,15 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_in
 from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import restart_scans
 from airflow_provider_mysql_cdc.cdc.incremental.set_binlog_position import signals_taken_records
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.history_guard import history_difference
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.job.topic_guard import history_difference
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
 from airflow_provider_mysql_cdc.cdc.schema.history import require_own_history
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import write_plain
 
 MAX_TRIES = 5
 STORED, CURRENT, EARLIEST = "stored", "current", "earliest"
@@ -224,3 +231,47 @@ def _stored_offset(stored: StoredState | None, ledger: LedgerState | None) -> Bi
         why="neither the offset store nor the ledger has one",
         remedy="take a snapshot, or choose another offset (current, earliest or file:position)",
     )
+
+
+ALL_TABLES = "all"
+
+
+def read_unread(cfg: ConnectorConfig) -> list[NeverReadTable]:
+    """Return the captured tables that were never read, in order.
+
+    Args:
+        cfg: The connector's configuration.
+
+    Raises:
+        CdcError: Kafka cannot be reached, or the ledger is another stream's.
+    """
+    return list(unread_tables(kafka_clients.ledger(cfg).peek()).values())
+
+
+def dismiss_unread(cfg: ConnectorConfig, names: Sequence[str]) -> list[NeverReadTable]:
+    """Delete the records of unread tables, and return those that are left.
+
+    The records are not part of a transaction: a running drain is not disturbed.
+
+    Args:
+        cfg: The connector's configuration.
+        names: The tables as ``database.table``; ``all`` stands for all of them.
+
+    Raises:
+        ConfigError: One of them is not an unread table; none is dismissed then.
+        CdcError: Kafka cannot be reached, or the ledger is another stream's.
+    """
+    unread = read_unread(cfg)
+    dismissed = [each for each in unread if str(each.table) in names or ALL_TABLES in names]
+    unknown = set(names) - {ALL_TABLES, *(str(each.table) for each in dismissed)}
+    if unknown:
+        raise ConfigError(
+            "the table is none that was never read",
+            where=", ".join(sorted(unknown)),
+            why="the stream has " + (", ".join(str(each.table) for each in unread[:20]) or "no such table"),
+            remedy="write names as the log has them, database.table; nothing was dismissed",
+        )
+    records = [SideRecord(cfg.ledger_topic, each.ledger_key().encode(), None) for each in dismissed]
+    if records:
+        write_plain(cfg.kafka_settings(), records)
+    return [each for each in unread if each not in dismissed]

@@ -18,21 +18,21 @@ from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, Stor
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
-from airflow_provider_mysql_cdc.cdc.drain.failover import place_on_server
+from airflow_provider_mysql_cdc.cdc.drain.failover.failover import place_on_server
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError, SchemaError
-from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
+from airflow_provider_mysql_cdc.cdc.job.topic_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import snapshot_unstarted
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import undrained_start
-from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
+from airflow_provider_mysql_cdc.cdc.operate.stored_offset import reconcile_store
 from airflow_provider_mysql_cdc.cdc.schema.history import require_history
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import base_tables, captured_tables
+from airflow_provider_mysql_cdc.cdc.signals.actions import entry_for
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import watermark_obstacle
-from airflow_provider_mysql_cdc.cdc.signals.table_names import entry_for
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
-from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import stream_filter
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_checks import stream_filter
 
 TABLE_LIST_FIELDS = (F.DATABASE_INCLUDE_LIST, F.DATABASE_EXCLUDE_LIST, F.TABLE_INCLUDE_LIST, F.TABLE_EXCLUDE_LIST)
 ALL_TABLES = ".*"

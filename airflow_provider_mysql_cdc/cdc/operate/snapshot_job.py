@@ -16,12 +16,11 @@ from airflow_provider_mysql_cdc.cdc.commit.run_tally import taskless_run_id
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.incremental import drain_job
-from airflow_provider_mysql_cdc.cdc.incremental.broken_jobs import go_on_where_broken
+from airflow_provider_mysql_cdc.cdc.incremental.drain_job import go_on_where_broken, run_when_free
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
-from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import active_initial_request
-from airflow_provider_mysql_cdc.cdc.incremental.next_run import run_when_free
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import active_initial_request
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import named_errors
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_in_ledger

@@ -1,26 +1,228 @@
-"""Choose one of the servers in ``database.hostname``: the one rule by which all that asks the source asks the same one.
+"""Choose one of the servers in ``database.hostname`` by one rule, and find out that it was left behind.
+
+Choose one of the servers in ``database.hostname``: the one rule by which all that asks the source asks the same one.
 
 The server that the stream was read from is kept if it answers. Otherwise it is the first one that has executed all
 transactions of the stream's offset, so that the stream can go on there; and if none has, the first one that answers. It
 is not asked here whether the stream can go on: a server that is refused stops the run, which names it. A server that
-is behind another one of the list, from which it does not replicate, is refused here (``left_behind``).
+is behind another one of the list, from which it does not replicate, is refused here (``require_not_left_behind``).
+
+Find out that the server which is to be read was left behind: another one of the list was promoted.
+
+A former primary comes back after a crash, answers, and has nothing new, while applications write to the other one.
+GTIDs show it: the other one has executed transactions that it lacks, and neither takes them from the other. Without
+GTIDs nothing tells which of two servers is ahead, so two that do not replicate from each other are refused as well,
+unless one is a replica that was stopped: it is read_only, and a server that is promoted is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import ReplicaChannel, replica_channels
 from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.operate.left_behind import require_not_left_behind
+
+ASK_TIMEOUT_S = 3.0
+"""Longest wait for another server of the list, in seconds: each look at the source asks them all."""
+_EXECUTED_WAIT_S = 1
+"""A transaction is sent to replicas, and on to theirs, before it counts as executed; semi-synchronous replication
+stretches that."""
+_SHOWN_CHARS = 300
+_JOINED = frozenset({"ONLINE", "RECOVERING"})
+
+
+@dataclass(frozen=True, slots=True)
+class _ListedServer:
+    """Hold what a server says.
+
+    Args:
+        address: ``host:port``.
+        uuid: Its server_uuid.
+        executed: Its GTID set; None if it does not give every transaction a GTID.
+        channels: How it replicates.
+        read_only: Whether it takes no writes of applications.
+        group: Members of its replication group; None where nothing tells.
+    """
+
+    address: str
+    uuid: str
+    executed: str | None
+    channels: tuple[ReplicaChannel, ...]
+    read_only: bool
+    group: frozenset[str] | None
+
+    def follows(self, other: _ListedServer, unless_known: str = "") -> bool:
+        """Return whether it takes transactions of another server, or will when it has connected again.
+
+        Args:
+            other: The other server.
+            unless_known: server_uuid that counts for a channel which has not been connected yet.
+        """
+        uuids = {(c.source_uuid or unless_known).lower() for c in self.channels if c.receives != "No"}
+        return other.uuid.lower() in uuids
+
+    def rests(self, other: _ListedServer) -> bool:
+        """Return whether it is a replica of another server that was stopped, and was not promoted."""
+        return self.read_only and any(c.source_uuid.lower() == other.uuid.lower() for c in self.channels)
+
+    def __str__(self) -> str:
+        return f"{self.address} (server {self.uuid})"
+
+
+def require_not_left_behind(
+    chosen: ConnectionSettings, others: Iterable[ConnectionSettings], counts: Callable[[str], bool], log: Log
+) -> None:
+    """Refuse a server of a list if another one has gone on without it.
+
+    Args:
+        chosen: How to reach it.
+        others: How to reach the others; those that do not answer, or refuse the account, are passed over.
+        counts: Says of a server's uuid whether its transactions count (``gtid.source.*``).
+        log: Receives one line about each that is passed over, and about a replica with transactions of its own.
+
+    Raises:
+        ServerChangedError: Another one has transactions that it lacks, and it replicates from none; or neither has
+            GTIDs, nor replicates from the other.
+        SourceError: It cannot be asked.
+    """
+    # Before the chosen one: what is committed there meanwhile is no difference.
+    asked = [answer for settings in others if (answer := _ask_other(settings, log)) is not None]
+    if not asked:
+        return
+    with connect(chosen) as conn:
+        here = _ask_listed(conn, chosen)
+        if here.group is None:
+            return
+        if here.group:
+            asked = [other for other in asked if other.group and here.uuid.lower() not in other.group]
+        replicas = _replicas(here, asked)
+        for other in asked:
+            if other.uuid.lower() != here.uuid.lower() and not here.follows(other):
+                _compare(conn, here, other, other in replicas, counts, log)
+
+
+def _replicas(here: _ListedServer, asked: Sequence[_ListedServer]) -> list[_ListedServer]:
+    """Return the servers that take transactions of one, also by way of each other."""
+    found = [other for other in asked if other.follows(here, here.uuid)]
+    for source in found:  # grows meanwhile
+        found += [other for other in asked if other not in found and other.follows(source)]
+    return found
+
+
+def _compare(
+    conn: Any, here: _ListedServer, other: _ListedServer, is_replica: bool, counts: Callable[[str], bool], log: Log
+) -> None:
+    sources = [channel for channel in here.channels if channel.receives == "Yes"]
+    if here.executed is None or other.executed is None:
+        if not sources and not is_replica and not other.rests(here):
+            raise _left_behind_error(
+                here,
+                other,
+                "answers too, and without GTIDs it cannot be told which of them has the newest changes, unless one "
+                "is a replica of the other that replicates, or was stopped and is read_only",
+            )
+        return
+    ahead = _lacking(conn, other.executed, here.channels).of_sources(counts)
+    if ahead:
+        fetch_all(conn, "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (str(ahead), _EXECUTED_WAIT_S))
+        ahead = _lacking(conn, str(ahead), tuple(replica_channels(conn)))
+    if ahead and not is_replica and not sources:
+        raise _left_behind_error(here, other, f"has executed {_shown(ahead)}, which it lacks")
+    if ahead and not is_replica:
+        log(
+            f"WARNING: {other} has executed {_shown(ahead)}, which the server that is read, {here}, lacks and has not "
+            f"received from {sources[0]}: it is far behind, or never gets them; if {other.address} was promoted, set "
+            "database.hostname to it alone"
+        )
+    elif ahead:
+        log(
+            f"WARNING: {other}, a replica of the server that is read, has executed {_shown(ahead)} by itself; if it is "
+            "promoted, the stream may be refused there"
+        )
+
+
+def _ask_other(settings: ConnectionSettings, log: Log) -> _ListedServer | None:
+    """Return what a server says; None if it does not answer, or refuses the account."""
+    limit_s = min(settings.connect_timeout_s or ASK_TIMEOUT_S, ASK_TIMEOUT_S)
+    try:
+        with connect(replace(settings, connect_timeout_s=limit_s)) as conn:
+            return _ask_listed(conn, settings)
+    except SourceError as error:
+        log(
+            f"WARNING: {settings.address()} of database.hostname cannot be asked whether it has gone on without the "
+            f"server that is read: {error.what} ({error.why})"
+        )
+        return None
+
+
+def _ask_listed(conn: Any, settings: ConnectionSettings) -> _ListedServer:
+    names = "@@server_uuid, @@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed, @@GLOBAL.read_only"
+    uuid, mode, executed, read_only = fetch_all(conn, f"SELECT {names}")[0]
+    gtids = str(executed) if mode == "ON" else None
+    return _ListedServer(
+        settings.address(), str(uuid), gtids, tuple(replica_channels(conn)), bool(int(read_only)), _group(conn)
+    )
+
+
+def _lacking(conn: Any, executed: str, channels: Iterable[ReplicaChannel]) -> GtidSet:
+    """Return the transactions of a set that a server has neither executed nor received."""
+    text = fetch_all(conn, "SELECT GTID_SUBTRACT(%s, @@GLOBAL.gtid_executed)", (executed,))[0][0]
+    lacking = GtidSet.parse(str(text))
+    for channel in channels if lacking else ():
+        if channel.receives == "Yes":
+            lacking = lacking.subtract(GtidSet.parse(channel.retrieved))
+    return lacking
+
+
+def _group(conn: Any) -> frozenset[str] | None:
+    """Return the members of a server's replication group that it reaches; none if it is in none, or cut off from most.
+
+    A member that is cut off stays ONLINE, for ever by default, and has nothing new
+    (group_replication_unreachable_majority_timeout; MySQL 9.7.4). None where the account may not see them, and for a
+    Galera cluster.
+    """
+    names = "'group_replication_group_name', 'wsrep_cluster_address'"
+    found = {str(n): str(v) for n, v in fetch_all(conn, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")}
+    if found.get("wsrep_cluster_address"):
+        return None
+    if not found.get("group_replication_group_name"):
+        return frozenset()
+    query = "SELECT MEMBER_ID, MEMBER_STATE FROM performance_schema.replication_group_members"
+    try:
+        states = {str(uuid).lower(): str(state) for uuid, state in fetch_all(conn, query)}
+    except SourceConnectionError:
+        raise
+    except SourceError:
+        return None
+    joined = frozenset(uuid for uuid, state in states.items() if state in _JOINED)
+    return joined if 2 * len(joined) > len(states) else frozenset()
+
+
+def _left_behind_error(here: _ListedServer, other: _ListedServer, what: str) -> ServerChangedError:
+    return ServerChangedError(
+        "the server that is to be read may have been left behind by another one of the list",
+        where=f"{here}, database.hostname",
+        why=f"{other} {what}; and neither takes the changes of the other",
+        remedy=f"if {other.address} was promoted, set database.hostname to it alone, or let {here.address} replicate "
+        f"from it; if {here.address} is the primary, take {other.address} out of database.hostname until it "
+        "replicates from the primary",
+    )
+
+
+def _shown(gtids: GtidSet) -> str:
+    text = str(gtids)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
 
 
 @dataclass(frozen=True, slots=True)

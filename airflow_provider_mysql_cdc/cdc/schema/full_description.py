@@ -18,9 +18,9 @@ from airflow_provider_mysql_cdc.cdc.emit.schema_change import change_dict, snaps
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, StoredVersionError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import quote_name
-from airflow_provider_mysql_cdc.cdc.schema.description_part import DescriptionPart
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import replay
+from airflow_provider_mysql_cdc.cdc.schema.stored_structure import DescriptionPart
 
 
 def description_size(state: SchemaState) -> int:

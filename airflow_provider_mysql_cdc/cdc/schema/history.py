@@ -1,4 +1,6 @@
-"""The schema history: every statement with its position, from which the structures at any earlier offset are rebuilt.
+"""The schema history: every statement with its position, and where its full descriptions are.
+
+The schema history: every statement with its position, from which the structures at any earlier offset are rebuilt.
 
 Records are JSON with the member names of Debezium's history topic (``source``, ``position``, ``ts_ms``,
 ``databaseName``, ``ddl``, ``tableChanges``). ``epoch`` and ``context`` are added, because the same statement has
@@ -8,7 +10,7 @@ different effects in different sessions. Source: SCH-01 to SCH-06.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from confluent_kafka.admin import AdminClient
@@ -19,7 +21,6 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, SinkError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
 from airflow_provider_mysql_cdc.cdc.schema.full_description import complete_descriptions, starts_complete_description
-from airflow_provider_mysql_cdc.cdc.schema.history_cache import HistoryCache, TopicEnd
 from airflow_provider_mysql_cdc.cdc.schema.history_owner import (
     begins_with_description,
     require_first_among_open,
@@ -27,17 +28,11 @@ from airflow_provider_mysql_cdc.cdc.schema.history_owner import (
     require_own_records,
 )
 from airflow_provider_mysql_cdc.cdc.schema.history_record import REBUILD_REMEDY, HistoryRecord
-from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay, replay
+from airflow_provider_mysql_cdc.cdc.schema.history_replay import HistoryCache, Replay, TopicEnd, replay
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic_committed
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_from_last, read_topic_committed
 from airflow_provider_mysql_cdc.cdc.sink.topic_settings import HISTORY_RULE, require_settings
-from airflow_provider_mysql_cdc.cdc.sink.topic_tail import read_from_last
-from airflow_provider_mysql_cdc.cdc.sink.topics import (
-    TopicInfo,
-    existing_topics,
-    first_offsets,
-    last_offsets,
-)
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, existing_topics, first_offsets, last_offsets
 
 
 def covers_offset(records: Iterable[HistoryRecord], offset: BinlogOffset) -> bool:
@@ -317,3 +312,39 @@ def load_schema_state(
     if cache is None:
         return replay(records(), until=until, epoch=epoch, skip_unparseable=skip_unparseable, captures=cfg.needs_schema)
     return cache.structures(end or history_end(cfg), records, Replay(until, epoch, skip_unparseable, cfg.needs_schema))
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptionPlace:
+    """Hold the first record of a full description.
+
+    Args:
+        offset: Its offset in the topic.
+        record: The record.
+    """
+
+    offset: int
+    record: HistoryRecord
+
+
+def description_places(cfg: ConnectorConfig) -> Iterator[DescriptionPlace]:
+    """Yield the complete descriptions in the order of the topic.
+
+    Args:
+        cfg: The connector's configuration.
+
+    Raises:
+        SchemaError: A record is damaged, or another program's (TOPIC-08).
+        SinkError: Kafka cannot be read.
+    """
+    starts: dict[int, DescriptionPlace] = {}
+
+    def records() -> Iterator[HistoryRecord]:
+        for offset, record in read_history_records(cfg):
+            if record.starts_description:
+                starts[id(record)] = DescriptionPlace(offset, record)
+            yield record
+
+    for record in complete_descriptions(records()):
+        if id(record) in starts:
+            yield starts[id(record)]

@@ -13,10 +13,10 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, SchemaError
-from airflow_provider_mysql_cdc.cdc.model.record_owner import describe_record, history_prefix
+from airflow_provider_mysql_cdc.cdc.model.records import describe_record, history_prefix
 from airflow_provider_mysql_cdc.cdc.model.stored_record import require_version
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord, parse_history_json
-from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import ConsumerCache
+from airflow_provider_mysql_cdc.cdc.sink.client_pool import ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import (
     HiddenByTransaction,
     TopicRecord,

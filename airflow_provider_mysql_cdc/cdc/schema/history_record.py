@@ -25,8 +25,7 @@ from airflow_provider_mysql_cdc.cdc.model.stored_record import (
     versioned,
 )
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.schema.description_part import DescriptionPart
-from airflow_provider_mysql_cdc.cdc.schema.stored_structure import read_structure, structure_json
+from airflow_provider_mysql_cdc.cdc.schema.stored_structure import DescriptionPart, read_structure, structure_json
 from airflow_provider_mysql_cdc.cdc.schema.table_changes import apply_all, read_table_change
 
 _CONTEXT_DEFAULTS = asdict(DdlContext())

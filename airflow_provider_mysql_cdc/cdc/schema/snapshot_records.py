@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.emit.schema_change import (
 )
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
-from airflow_provider_mysql_cdc.cdc.model.java_order import java_sort_key
+from airflow_provider_mysql_cdc.cdc.model.java import java_sort_key
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId

@@ -16,11 +16,10 @@ from airflow_provider_mysql_cdc.cdc.binlog.statement_text import with_null
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourcePrivilegeError
-from airflow_provider_mysql_cdc.cdc.model.java_order import java_sort_key
+from airflow_provider_mysql_cdc.cdc.model.java import java_sort_key
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
-from airflow_provider_mysql_cdc.cdc.schema.enum_members import with_members
-from airflow_provider_mysql_cdc.cdc.schema.printed_defaults import with_stored_defaults
+from airflow_provider_mysql_cdc.cdc.schema.printed_definitions import with_members, with_stored_defaults
 
 MANY_TABLES = 1_000
 """Tables that are not captured, from which on a line says that their structures are read: a second or more."""

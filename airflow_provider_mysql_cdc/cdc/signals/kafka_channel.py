@@ -1,4 +1,6 @@
-"""Signals from a Kafka topic (INC-40 to INC-46).
+"""Signals from a Kafka topic (INC-40 to INC-46): checked before a run, read, and put in order by time.
+
+Signals from a Kafka topic (INC-40 to INC-46).
 
 Each partition is read from the offset that the ledger stores. The offsets advance in the transaction that commits the
 effects of the signals, so each is carried out once. The first read starts at the beginning of the topic, as in Debezium
@@ -11,22 +13,94 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import SIGNAL_OFFSET_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SinkError
+from airflow_provider_mysql_cdc.cdc.model.finding import WARNING, Finding
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record, record_location
+from airflow_provider_mysql_cdc.cdc.signals.actions import quote_text
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, build_signal
-from airflow_provider_mysql_cdc.cdc.signals.table_names import quote_text
-from airflow_provider_mysql_cdc.cdc.signals.time_order import in_time_order
 from airflow_provider_mysql_cdc.cdc.sink.clients import Admin, make_admin
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord, read_between
-from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, partition_counts, topic_id
+from airflow_provider_mysql_cdc.cdc.sink.topic_settings import allow_command, allowed_operations
+from airflow_provider_mysql_cdc.cdc.sink.topics import describe_topics, end_offsets, partition_counts, topic_id
+
+_NEEDED = ("DESCRIBE", "READ")
+_UNREAD = "no Kafka signals are read until then; the stream goes on"
+
+
+def signal_topic_findings(cfg: ConnectorConfig) -> list[Finding]:
+    """Return why signals of the Kafka topic are not read or have no order, as warnings, since the stream goes on.
+
+    Args:
+        cfg: The connector's configuration.
+    """
+    if not cfg.accepts_signals_from("kafka"):
+        return []
+    try:
+        return list(_problems(cfg))
+    except SinkError as error:
+        what = f"the signal topic {cfg[F.SIGNAL_KAFKA_TOPIC]} cannot be checked: {error.what}"
+        return [Finding(WARNING, what, error.why or _UNREAD, error.remedy or error.advice)]
+
+
+def _problems(cfg: ConnectorConfig) -> Iterator[Finding]:
+    topic, settings = cfg[F.SIGNAL_KAFKA_TOPIC], cfg.signal_kafka_settings()
+    admin, brokers = make_admin(settings), broker_addresses(settings)
+    info = describe_topics(admin, [topic], brokers).get(topic)
+    if info is None:
+        yield Finding(
+            WARNING,
+            f"the signal topic {topic} does not exist at {brokers}",
+            _UNREAD,
+            "create it with one partition, or correct signal.kafka.topic and signal.kafka.bootstrap.servers; or take "
+            "kafka out of signal.enabled.channels",
+        )
+        return
+    allowed = allowed_operations(admin, [topic]).get(topic)
+    lacking = [name for name in _NEEDED if allowed is not None and name not in allowed]
+    if lacking:
+        yield Finding(
+            WARNING,
+            f"the account may not read the signal topic {topic}",
+            _UNREAD,
+            allow_command(settings, topic, lacking),
+        )
+    if info.partitions > 1:
+        yield Finding(
+            WARNING,
+            f"the signal topic {topic} has {info.partitions} partitions",
+            "signals in different partitions have no order among them, and Debezium reads the first one only",
+            "use a topic with one partition",
+        )
+
+
+T = TypeVar("T")
+
+
+def in_time_order(items: Iterable[T], sequence: Callable[[T], Hashable], time_ms: Callable[[T], int]) -> list[T]:
+    """Return the items by their times; those of one sequence keep their order, whatever their times are.
+
+    Args:
+        items: The items, those of one sequence in its order.
+        sequence: Returns the sequence of an item: a channel, or a partition.
+        time_ms: Returns the time of an item in milliseconds since 1970; 0 if it is not known.
+    """
+    latest: dict[Hashable, int] = {}
+    timed: list[tuple[int, T]] = []
+    for item in items:
+        key = sequence(item)
+        latest[key] = max(latest.get(key, 0), time_ms(item))
+        timed.append((latest[key], item))
+    return [item for _, item in sorted(timed, key=lambda pair: pair[0])]
+
 
 MAX_POLL_RECORDS = 1_000
 MAX_POLL_BYTES = 64 * 2**20

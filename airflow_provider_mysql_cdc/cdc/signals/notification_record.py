@@ -1,13 +1,22 @@
-"""Notifications about signals and snapshots, in Debezium's format.
+"""Notifications about signals and snapshots, the initial one too, in Debezium's format.
+
+Notifications about signals and snapshots, in Debezium's format.
 
 Source: Debezium 3.6.1, ``SchemaFactory`` (schemas), ``SinkNotificationChannel`` and ``LogNotificationChannel`` (their
 channels), ``IncrementalSnapshotNotificationService`` and ``InitialSnapshotNotificationService`` (types and members).
+
+Notifications of an initial snapshot, and of a blocking one, which Debezium reports in the same way.
+
+Source: Debezium 3.6.1, ``InitialSnapshotNotificationService``: each has a random id.
+``AbstractSnapshotChangeEventSource`` writes STARTED and COMPLETED or ABORTED, ``RelationalSnapshotChangeEventSource``
+IN_PROGRESS before the first row of a table and TABLE_SCAN_COMPLETED after its last one.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
@@ -19,8 +28,9 @@ from airflow_provider_mysql_cdc.cdc.convert.connect_schema import ConnectSchema
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Member, struct
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
-from airflow_provider_mysql_cdc.cdc.model.java_order import hash_map_order
+from airflow_provider_mysql_cdc.cdc.model.java import hash_map_order, hash_set_order
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 
 log = logging.getLogger(__name__)
@@ -226,3 +236,87 @@ def _shorten(text: str) -> str:
 def _encode_json(payload: Mapping[str, object], schema: ConnectSchema | None) -> bytes:
     text = dumps(payload)
     return (text if schema is None else f'{{"schema":{dumps(schema)},"payload":{text}}}').encode()
+
+
+def snapshot_notification(
+    type_: NotificationType, additional_data: Mapping[str, str] | None = None, signal_id: str = ""
+) -> Notification:
+    """Return a notification of an initial or blocking snapshot.
+
+    Args:
+        type_: What happened.
+        additional_data: Members of ``additional_data`` besides the connector's name.
+        signal_id: Id of the signal that requested a blocking snapshot.
+    """
+    data = dict(additional_data or {})
+    if signal_id:
+        data[SIGNAL_ID] = signal_id
+    return Notification(type_, str(uuid.uuid4()), data, INITIAL)
+
+
+def table_in_progress(table: TableId, tables: str, signal_id: str = "") -> Notification:
+    """Return the notification that a table is being read.
+
+    Args:
+        table: The table.
+        tables: All tables of the snapshot (``list_in_progress``).
+        signal_id: Id of the signal that requested a blocking snapshot.
+    """
+    data = {
+        CURRENT_COLLECTION: str(table),
+        DATA_COLLECTIONS: tables,
+    }
+    return snapshot_notification(NotificationType.IN_PROGRESS, data, signal_id)
+
+
+def table_scan_completed(table: TableId, rows: int, tables: str, signal_id: str = "") -> Notification:
+    """Return the notification that a table was read.
+
+    Args:
+        table: The table.
+        rows: Rows that were read.
+        tables: All tables of the snapshot (``table_list``).
+        signal_id: Id of the signal that requested a blocking snapshot.
+    """
+    data = {
+        SCANNED_COLLECTION: str(table),
+        DATA_COLLECTIONS: tables,
+        TOTAL_ROWS: str(rows),
+        STATUS: ScanStatus.SUCCEEDED.value,
+    }
+    return snapshot_notification(NotificationType.TABLE_SCAN_COMPLETED, data, signal_id)
+
+
+def table_scan_failed(table: TableId, reason: str, signal_id: str = "") -> Notification:
+    """Return the notification that a table could not be read.
+
+    Args:
+        table: The table.
+        reason: Why.
+        signal_id: Id of the signal that requested a blocking snapshot.
+    """
+    data = {
+        SCANNED_COLLECTION: str(table),
+        STATUS: ScanStatus.SQL_EXCEPTION.value,
+        REASON: reason,
+    }
+    return snapshot_notification(NotificationType.TABLE_SCAN_COMPLETED, data, signal_id)
+
+
+def table_list(tables: Iterable[TableId]) -> str:
+    """Return the tables of a snapshot as a text, whose length is bounded, as there is one in two notifications of each.
+
+    Args:
+        tables: The tables.
+    """
+    return join_names(map(str, tables), MAX_PROGRESS_CHARS)
+
+
+def list_in_progress(tables: Iterable[TableId]) -> str:
+    """Return the same for notifications of tables in progress, in which Debezium has the order of a hash set.
+
+    Args:
+        tables: The tables.
+    """
+    names = hash_set_order(map(str, tables))
+    return join_names(names, MAX_PROGRESS_CHARS)

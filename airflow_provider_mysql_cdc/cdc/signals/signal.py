@@ -33,10 +33,13 @@ from airflow_provider_mysql_cdc.cdc.signals.actions import (
     SetBinlogPosition,
     SignalAction,
     SignalChannel,
+    SignalRefused,
     SnapshotKind,
     StopSnapshot,
+    match_tables,
+    quote_text,
+    table_matcher,
 )
-from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables, quote_text, table_matcher
 
 __all__ = [
     "MAX_DATA",

@@ -13,10 +13,10 @@ import pymysql
 
 from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import databases_left_out, read_binlog_lists
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
-from airflow_provider_mysql_cdc.cdc.binlog.coverage_rules import unclear_options
 from airflow_provider_mysql_cdc.cdc.binlog.filter_lists import EITHER, YES, FilterLists
 from airflow_provider_mysql_cdc.cdc.binlog.grants import read_account
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
+from airflow_provider_mysql_cdc.cdc.binlog.server_facts import unclear_options
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.enums import WatermarkStrategy

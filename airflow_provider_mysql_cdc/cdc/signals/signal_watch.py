@@ -18,10 +18,10 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SinkError
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import Secret
 from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import LATEST_RESETS, SignalOffsets
+from airflow_provider_mysql_cdc.cdc.sink.client_pool import ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, read_between
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, partition_counts, topic_id
 

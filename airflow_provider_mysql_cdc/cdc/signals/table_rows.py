@@ -15,15 +15,13 @@ from dataclasses import dataclass, field, replace
 
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import RowsHeader, check_rows
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
-from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType, wire_type
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap, WireType, wire_type
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.enums import WatermarkStrategy
 from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_CHARACTER_BYTES, charset_by_id
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText, EventContext
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow, TolerantDecoder
@@ -33,7 +31,7 @@ from airflow_provider_mysql_cdc.cdc.model.mysql_types import TEXT_BY_SIZE, mysql
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord, SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
-from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges
+from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges, SignalRefused
 from airflow_provider_mysql_cdc.cdc.signals.signal import (
     SCHEMA_CHANGES,
     STOP_SNAPSHOT,
@@ -41,7 +39,6 @@ from airflow_provider_mysql_cdc.cdc.signals.signal import (
     build_signal,
     read_action,
 )
-from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused
 
 log = logging.getLogger(__name__)
 

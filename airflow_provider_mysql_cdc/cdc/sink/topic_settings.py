@@ -1,4 +1,6 @@
-"""Check the settings of the two topics that must not lose records: the ledger and the schema history.
+"""Ask Kafka about topics: settings that must not lose records, permissions, and the ends of committed records.
+
+Check the settings of the two topics that must not lose records: the ledger and the schema history.
 
 A topic that was created by others, or whose settings were changed, can lose records silently: by retention (a week is
 the brokers' default), by compaction, or when a broker fails. Settings that lose records are refused; settings that lose
@@ -9,15 +11,25 @@ Debezium 3.6.1 only warns about the first kind (``KafkaSchemaHistory.checkTopicS
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkError
+from airflow_provider_mysql_cdc.cdc.sink.client_errors import await_result, client_errors
 from airflow_provider_mysql_cdc.cdc.sink.clients import MAX_RECORD_BYTES
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, topic_config
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import unwrap_error
+from airflow_provider_mysql_cdc.cdc.sink.topics import (
+    TopicInfo,
+    TopicSpec,
+    end_offsets_of_topics,
+    new_topics,
+    topic_config,
+)
 
 _BATCH_OVERHEAD = 128
 """Bytes of a batch beside its only record, whose size the client overestimates by a few bytes."""
@@ -126,3 +138,126 @@ def durability_warnings(topic: str, info: TopicInfo, config: Mapping[str, str], 
             f"topic {topic} has unclean.leader.election.enable=true: a replica that lags behind can become the leader, "
             "and the records that it lacks are lost"
         )
+
+
+_TIMEOUT_S = 30.0
+
+
+def validate_topics(admin: AdminClient, topics: Mapping[str, TopicSpec]) -> list[SinkError]:
+    """Return why the brokers would not create topics; nothing is created.
+
+    Args:
+        admin: From ``clients.make_admin``.
+        topics: Spec by topic name; none of them exists.
+    """
+    if not topics:
+        return []
+    errors = []
+    answers = admin.create_topics(new_topics(topics), validate_only=True, request_timeout=_TIMEOUT_S)
+    for name, future in answers.items():
+        try:
+            await_result(admin, future, _TIMEOUT_S + 5)
+        except KafkaException as error:
+            if unwrap_error(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                action = "while asking whether a topic can be created"
+                errors.append(client_errors(admin).to_error(error, action, where=f"topic {name}"))
+    return errors
+
+
+def allow_command(settings: Mapping[str, Any], topic: str, operations: Sequence[str]) -> str:
+    """Return the command that gives the account of a client operations on a topic.
+
+    Args:
+        settings: The client's settings.
+        topic: The topic.
+        operations: Names as in ``allowed_operations``.
+    """
+    names = " ".join(f"--operation {name.title().replace('_', '')}" for name in operations)
+    user = settings.get("sasl.username", "NAME")
+    return f"kafka-acls.sh --add --allow-principal User:{user} {names} --topic {topic}"
+
+
+def allowed_operations(admin: AdminClient, topics: Collection[str]) -> dict[str, frozenset[str]]:
+    """Return the names of the operations that the account may do on topics; none for topics whose brokers do not say.
+
+    Args:
+        admin: From ``clients.make_admin``.
+        topics: Names of topics that exist.
+
+    Raises:
+        SinkError: Kafka cannot be asked.
+    """
+    from confluent_kafka import TopicCollection
+
+    if not topics:
+        return {}
+    allowed: dict[str, frozenset[str]] = {}
+    request = TopicCollection(list(topics))
+    answers = admin.describe_topics(request, include_authorized_operations=True, request_timeout=_TIMEOUT_S)
+    for name, future in answers.items():
+        try:
+            operations = await_result(admin, future, _TIMEOUT_S + 5).authorized_operations
+        except KafkaException as error:
+            raise client_errors(admin).to_error(error, "while describing a topic", where=f"topic {name}") from None
+        if operations:
+            allowed[name] = frozenset(operation.name for operation in operations)
+    return allowed
+
+
+HIDDEN_WAIT_S = 20.0
+"""Seconds to wait for the end of open transactions. Most end within the commit interval of their producer."""
+_POLL_INTERVAL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedEnds:
+    """Hold the parts of topics that readers of committed records see.
+
+    Args:
+        bounds: First offset and the offset after the last record, by topic and partition.
+        hidden: Why records of a topic cannot be seen, as the end of a sentence, by topic.
+    """
+
+    bounds: Mapping[str, dict[int, tuple[int, int]]]
+    hidden: Mapping[str, str] = field(default_factory=dict)
+
+
+def committed_ends(
+    admin: AdminClient, topics: Mapping[str, Sequence[int]], wait_s: float = HIDDEN_WAIT_S
+) -> CommittedEnds:
+    """Return the ends of topics as they are now, once the transactions that are open now have ended.
+
+    An open transaction hides all records behind its first one, those of other producers too. Of a transaction that was
+    committed a moment ago, partitions may still have to learn that it was.
+
+    Args:
+        admin: From ``clients.make_admin``.
+        topics: Partition numbers by topic.
+        wait_s: Most seconds to wait; what is hidden then is named, and the bounds end before it.
+
+    Raises:
+        SinkError: Kafka cannot be asked.
+    """
+    deadline = time.monotonic() + wait_s
+    ends = end_offsets_of_topics(admin, topics)
+    while True:
+        stable = end_offsets_of_topics(admin, topics, stable=True)
+        hidden = {topic: text for topic in topics if (text := _hidden_text(ends[topic], stable[topic]))}
+        if not hidden or time.monotonic() >= deadline:
+            bounds = {
+                topic: {p: (first, min(end, ends[topic][p][1])) for p, (first, end) in of_topic.items()}
+                for topic, of_topic in stable.items()
+            }
+            return CommittedEnds(bounds, hidden)
+        time.sleep(_POLL_INTERVAL_S)
+
+
+def _hidden_text(ends: Mapping[int, tuple[int, int]], stable: Mapping[int, tuple[int, int]]) -> str:
+    """Return which records of a topic are hidden; empty if none are."""
+    for partition, (_, end) in sorted(ends.items()):
+        if stable[partition][1] < end:
+            return (
+                f"an open transaction of another producer hides records of its topic, from offset "
+                f"{stable[partition][1]:,} of partition {partition} on; verify again when it has ended"
+            )
+    return ""

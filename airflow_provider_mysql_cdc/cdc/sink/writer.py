@@ -18,11 +18,15 @@ from confluent_kafka import KafkaError, KafkaException
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.model.records import PARTITION, Headers, RowRecord, SideRecord
-from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import AdaptiveLinger
-from airflow_provider_mysql_cdc.cdc.sink.clients import LINGER_NAMES
-from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import DeliveryFailures, key_text, outlived_timeout
+from airflow_provider_mysql_cdc.cdc.sink.clients import LINGER_NAMES, AdaptiveLinger
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses, unwrap_error
-from airflow_provider_mysql_cdc.cdc.sink.producer_client import ProducerClient, ProducerOptions
+from airflow_provider_mysql_cdc.cdc.sink.producer_client import (
+    DeliveryFailures,
+    ProducerClient,
+    ProducerOptions,
+    key_text,
+    outlived_timeout,
+)
 from airflow_provider_mysql_cdc.cdc.sink.request_limit import oversized_batch, record_too_large
 from airflow_provider_mysql_cdc.cdc.sink.topics import accepts_clients
 
@@ -164,7 +168,7 @@ class TransactionalWriter:
 
     @property
     def renewal_due(self) -> bool:
-        """Whether another ``linger.ms`` would suit the last transaction better (``adaptive_linger``)."""
+        """Whether another ``linger.ms`` would suit the last transaction better (``clients``)."""
         return self._linger.switch_due
 
     def shrink_batches(self) -> int | None:

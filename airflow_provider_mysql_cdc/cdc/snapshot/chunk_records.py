@@ -6,7 +6,7 @@ is written again, with ``offset`` and the number of rows, in the transaction tha
 is never used.
 
 When the snapshot is done, the records of its chunks are deleted. An interrupted snapshot is done as well, once each
-table that is not read completely has become a scan, which windows of the drain read (``incremental.initial_scans``).
+table that is not read completely has become a scan, which windows of the drain read (``incremental.scan_updates``).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import (
 )
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED_SUFFIX
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import NULLED_SUFFIX
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import SKIPPED_SUFFIX
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.records import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.stored_record import read_as, record_location
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk

@@ -1,7 +1,7 @@
 """Write the rows of a key range to Kafka, in one transaction with the ledger record that says the range is done.
 
 Chunks of a snapshot and key ranges of an ad-hoc snapshot are written in the same way. All rows are read before the
-first record is produced (``row_spool``), so a Kafka transaction does not wait for the source. Where a topic refuses
+first record is produced (``rows``), so a Kafka transaction does not wait for the source. Where a topic refuses
 batches of the current size, the range is read and written again with smaller batches.
 """
 
@@ -16,8 +16,12 @@ from typing import Any, NamedTuple
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED_SUFFIX, NulledValue, nulled_warning
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import (
+    NULLED_SUFFIX,
+    EventContext,
+    NulledValue,
+    nulled_warning,
+)
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RecordTooLargeError, ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import snapshot_source
@@ -36,9 +40,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import (
     SnapshotRoute,
     out_of_time,
 )
-from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
-from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock, stream_blocks, with_last
-from airflow_provider_mysql_cdc.cdc.snapshot.unwritable_row import unwritable_row
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock, RowSpool, stream_blocks, unwritable_row, with_last
 
 PROGRESS_ROWS = 10_000  # SNAP-56
 

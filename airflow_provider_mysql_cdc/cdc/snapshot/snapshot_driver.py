@@ -17,21 +17,20 @@ from airflow_provider_mysql_cdc.cdc.commit.unread_tables import lists_record
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
+from airflow_provider_mysql_cdc.cdc.emit.envelope import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned_plan
-from airflow_provider_mysql_cdc.cdc.job.history_guard import history_id_record
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
+from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobLog
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
-from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageLeader, StageRunner
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageLeader, StageRunner, named_errors
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import (
+    history_id_record,
     note_topic_ends,
     prepare_topics,
     require_written_topics,
@@ -57,11 +56,19 @@ from airflow_provider_mysql_cdc.cdc.schema.table_discovery import (
     require_readable_names,
 )
 from airflow_provider_mysql_cdc.cdc.schema.table_findings import no_table_error
-from airflow_provider_mysql_cdc.cdc.signals.initial_notifications import snapshot_notification
-from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType, notification_records
+from airflow_provider_mysql_cdc.cdc.signals.notification_record import (
+    NotificationType,
+    notification_records,
+    snapshot_notification,
+)
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import ChunkQueue, edge_chunks_of
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, check_override, split_table
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import (
+    ChunkQueue,
+    SnapshotMeter,
+    SnapshotProgress,
+    edge_chunks_of,
+)
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
     count_rows,
     delete_chunk_records,
@@ -72,9 +79,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
     report_keys,
 )
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import ConsistentView
-from airflow_provider_mysql_cdc.cdc.snapshot.ddl_between import tables_created_since
-from airflow_provider_mysql_cdc.cdc.snapshot.select import check_override
-from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_meter import SnapshotMeter
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_checks import require_drained
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
     CHUNK_DONE,
     CHUNK_PROGRESS,
@@ -87,12 +92,14 @@ from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
     LogLine,
 )
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_task import SnapshotInputs, snapshot_task
-from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
-from airflow_provider_mysql_cdc.cdc.snapshot.table_progress import SnapshotProgress
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import tables_created_since
 from airflow_provider_mysql_cdc.cdc.snapshot.table_reports import TableReports, end_of_view_records
-from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import require_drained
-from airflow_provider_mysql_cdc.cdc.snapshot.view_coordinator import ViewCallbacks, ViewOpener, lock_seconds
-from airflow_provider_mysql_cdc.cdc.snapshot.view_second import wait_for_next_second
+from airflow_provider_mysql_cdc.cdc.snapshot.view_coordinator import (
+    ViewCallbacks,
+    ViewOpener,
+    lock_seconds,
+    wait_for_next_second,
+)
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import view_ts
 
 BARRIER_TIMEOUT_S = 120.0

@@ -21,14 +21,13 @@ from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.formats.chain_writer import begin_batch, with_chain
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
-from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
-from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, open_task
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, named_errors, open_task
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
-from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
+from airflow_provider_mysql_cdc.cdc.model.records import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_sql
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import ListEntry
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import hold_tables, set_view_limits
 from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import (
@@ -44,7 +43,6 @@ from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import (
     SnapshotRoute,
     make_snapshot_route,
 )
-from airflow_provider_mysql_cdc.cdc.snapshot.select import chunk_sql
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
     CHUNK_DONE,
     CHUNK_PROGRESS,

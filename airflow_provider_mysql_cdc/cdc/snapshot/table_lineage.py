@@ -1,4 +1,6 @@
-"""What statements do to tables as a whole: create, drop, truncate, rename, or change rows without row events.
+"""What statements do to tables as a whole, and which of them lie between two positions of the binlog.
+
+What statements do to tables as a whole: create, drop, truncate, rename, or change rows without row events.
 
 A name does not identify a table: tables are dropped and created again, renamed, and swapped. A snapshot that has read
 part of a table before such a statement has to know which table has the name afterwards. All functions are pure
@@ -7,14 +9,17 @@ functions of the statements' text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from airflow_provider_mysql_cdc.cdc.ddl.classify import full_name
-from airflow_provider_mysql_cdc.cdc.ddl.cursor import NameParts
-from airflow_provider_mysql_cdc.cdc.ddl.lexer import Token
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.query import parse_query
+from airflow_provider_mysql_cdc.cdc.binlog.scan import BinlogScan
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl, full_name, is_temporary
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import NameParts, Token
 from airflow_provider_mysql_cdc.cdc.ddl.parse import StatementText, is_ddl, parse_statement, split_statements
 from airflow_provider_mysql_cdc.cdc.ddl.resolve import resolve_columns
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset
@@ -41,8 +46,8 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     TruncateTable,
     UseDatabase,
 )
-from airflow_provider_mysql_cdc.cdc.ddl.temporary import is_temporary
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, folded_name
 
 _ANY_CHARSET = DefaultCharset("utf8mb4", "utf8mb4_0900_ai_ci")
@@ -253,3 +258,64 @@ _NAMES_AFTER: dict[EffectKind, Callable[[frozenset[TableId], Effect], frozenset[
     "drop database": _without_database,
     "rename": _with_new_name,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedStatement:
+    """Hold one statement of the binlog.
+
+    Args:
+        sql: Its text.
+        context: Its session settings.
+        where: ``file:position`` of its start.
+    """
+
+    sql: str
+    context: DdlContext
+    where: str
+
+
+def statements_between(
+    cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset, lower_case_table_names: int, server_id: int
+) -> Iterator[LoggedStatement]:
+    """Yield the statements between two transaction boundaries.
+
+    Args:
+        cfg: The connector's configuration.
+        start: The first position.
+        end: The last position.
+        lower_case_table_names: The server's lower_case_table_names.
+        server_id: Id to read with; one of the stream's ends the dump of a writer that lives.
+
+    Raises:
+        SourceError: The binlog cannot be read.
+    """
+    if compare_offsets(end, start) <= 0:
+        return
+    for event in BinlogScan(cfg.connection_settings(), start, end, server_id):
+        if event.type == c.QUERY_EVENT:
+            query = parse_query(event)
+            context = DdlContext.from_query(query, lower_case_table_names=lower_case_table_names)
+            yield LoggedStatement(query.sql, context, f"{event.file}:{event.start_pos}")
+
+
+def tables_created_since(
+    cfg: ConnectorConfig, listed: list[TableId], start: BinlogOffset, end: BinlogOffset, lower_case_table_names: int
+) -> list[str]:
+    """Return the captured tables that were created after the list of tables was read, and statements not parsed.
+
+    Args:
+        cfg: The connector's configuration.
+        listed: The list; its tables are protected from DDL since their definitions were read.
+        start: A position before the list was read.
+        end: The position of the view.
+        lower_case_table_names: The server's lower_case_table_names.
+    """
+    names, unparsed = frozenset(listed), list[str]()
+    for statement in statements_between(cfg, start, end, lower_case_table_names, cfg.server_id(0)):
+        try:
+            names = names_after(names, statement_effects(statement.sql, statement.context))
+        except DdlParseError:
+            if classify_ddl(statement.sql, statement.context, cfg.captures).relevant:
+                unparsed.append(f"{statement.where}: {statement.sql[:200]}")
+    return sorted(str(table) for table in names.difference(listed) if cfg.captures(table)) + unparsed

@@ -2,7 +2,7 @@
 
 The driver writes them, in a transaction with a ledger record for each table, ``snapshot-table/<db.table>``. So whoever
 finishes the snapshot after a failure knows which tables are reported. What is left is written in the transaction that
-completes the snapshot, or hands it over to windows of the drain (``incremental.initial_scans``).
+completes the snapshot, or hands it over to windows of the drain (``incremental.scan_updates``).
 """
 
 from __future__ import annotations
@@ -23,18 +23,16 @@ from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.signals.initial_notifications import (
+from airflow_provider_mysql_cdc.cdc.signals.notification_record import (
+    Notification,
+    NotificationType,
     list_in_progress,
+    notification_records,
+    notifications_enabled,
     snapshot_notification,
     table_in_progress,
     table_list,
     table_scan_completed,
-)
-from airflow_provider_mysql_cdc.cdc.signals.notification_record import (
-    Notification,
-    NotificationType,
-    notification_records,
-    notifications_enabled,
 )
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import ChunkQueue

@@ -1,14 +1,23 @@
-"""Open the view while the tasks of the stage wait for it."""
+"""Open the view, in a second of its own, while the tasks of the stage wait for it.
+
+Wait until the view of a snapshot has a time of its own.
+
+Rows of a snapshot have the position and time of its view, in whole seconds as Debezium writes it. Of a table without a
+key nothing else tells that a row was read once more.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
@@ -105,3 +114,18 @@ class ViewOpener:
 def lock_seconds(cfg: ConnectorConfig) -> int:
     """Return ``snapshot.lock.timeout.ms`` in whole seconds, at least one."""
     return max(1, cfg[F.SNAPSHOT_LOCK_TIMEOUT_MS] // 1000)
+
+
+_PAUSE_S = 0.05
+
+
+def wait_for_next_second(conn: Any, ledger: LedgerState) -> None:
+    """Return when the server's second is another one than that of the last view; that takes a second at most.
+
+    Args:
+        conn: An open connection.
+        ledger: The ledger, with the view of the last snapshot if there was one.
+    """
+    last_ms = ledger.other_records.get(VIEW_KEY, {}).get("ts_ms")
+    while last_ms is not None and last_ms // 1000 == fetch_all(conn, "SELECT UNIX_TIMESTAMP()")[0][0]:
+        time.sleep(_PAUSE_S)

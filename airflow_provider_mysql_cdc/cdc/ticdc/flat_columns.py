@@ -11,13 +11,13 @@ from functools import lru_cache, partial
 from typing import Any, NoReturn
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary, avro_renderers
+from airflow_provider_mysql_cdc.cdc.avro.avro_binary import CODE_NAMESPACE, ColumnFormat
 from airflow_provider_mysql_cdc.cdc.avro.avro_columns import avro_column_code
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import parse_payload
-from airflow_provider_mysql_cdc.cdc.avro.column_form import CODE_NAMESPACE, ColumnFormat
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen import literal_temporal_renderers
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined, Dialect
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import JSON, Declined, Dialect
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import (
     ColumnCode,
     ColumnRenderer,
@@ -25,14 +25,12 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import (
     ObjectDelimiters,
     WireLayout,
 )
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest
 from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import TemporalRequest
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import TEMPORAL_FAMILIES, Family
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import PRESENT, column_encoder
-from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes, tidb_type
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import TicdcModes, tidb_type
 
 _NO_OBJECT = ObjectDelimiters("", "", "")
 _LONGEST_TIME = 64

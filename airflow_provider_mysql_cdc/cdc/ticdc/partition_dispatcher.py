@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from zlib import crc32
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.model.partition_rule import PartitionRule
 from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.model.topic_transforms import PartitionRule
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitTs
 
 # Values of the columns as for ``value_text``, the transaction, number of partitions -> partition

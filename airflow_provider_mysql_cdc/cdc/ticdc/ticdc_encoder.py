@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import Decode
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitTs
-from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes, tidb_type
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import TicdcModes, tidb_type
 
 RowValues = Mapping[str, Any]
 _FLOAT = Struct("<f")

@@ -6,9 +6,6 @@ import logging
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader, ChainRecord
-from airflow_provider_mysql_cdc.cdc.transforms.logical_router import rewrite_of
-from airflow_provider_mysql_cdc.cdc.transforms.option_values import expression, flag, names, one_of
 from airflow_provider_mysql_cdc.cdc.transforms.outbox_json import JsonExpansion, expand_json
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     STRING,
@@ -17,7 +14,17 @@ from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     TransformFault,
     is_envelope,
 )
-from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, Transform
+from airflow_provider_mysql_cdc.cdc.transforms.topic_routers import rewrite_of
+from airflow_provider_mysql_cdc.cdc.transforms.transform import (
+    ChainHeader,
+    ChainRecord,
+    Option,
+    Transform,
+    expression,
+    flag,
+    names,
+    one_of,
+)
 
 log = logging.getLogger(__name__)
 _PER_MS = {

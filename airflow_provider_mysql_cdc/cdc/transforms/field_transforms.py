@@ -9,32 +9,32 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
-from airflow_provider_mysql_cdc.cdc.transforms.option_values import (
-    NULL_DEFAULT,
-    names,
-    one_of,
-    pairs,
-    required_names,
-    required_text,
-    whole_number,
-)
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     CONNECT_TIMESTAMP,
     RecordSchema,
     SchemaField,
     TransformFault,
     java_class,
+    java_map,
+    java_map_of,
+    require_map,
     require_struct,
     struct_of,
 )
-from airflow_provider_mysql_cdc.cdc.transforms.schemaless import java_map, java_map_of, require_map
 from airflow_provider_mysql_cdc.cdc.transforms.transform import (
+    NULL_DEFAULT,
+    ChainRecord,
     Option,
     OptionError,
     PartTransform,
     SchemaCache,
     Transform,
+    names,
+    one_of,
+    pairs,
+    required_names,
+    required_text,
+    whole_number,
 )
 
 

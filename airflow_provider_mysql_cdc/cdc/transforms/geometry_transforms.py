@@ -9,16 +9,21 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_double, java_float
-from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
-from airflow_provider_mysql_cdc.cdc.transforms.option_values import names, one_of
+from airflow_provider_mysql_cdc.cdc.model.java import java_double, java_float
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     RecordSchema,
     SchemaField,
     TransformFault,
     require_struct,
 )
-from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, SchemaCache, Transform
+from airflow_provider_mysql_cdc.cdc.transforms.transform import (
+    ChainRecord,
+    Option,
+    SchemaCache,
+    Transform,
+    names,
+    one_of,
+)
 
 _GEOMETRY = "io.debezium.data.geometry.Geometry"
 _SRID_FLAG = 0x20000000

@@ -10,20 +10,25 @@ from airflow_provider_mysql_cdc.cdc.transforms import (
     header_transforms,
     topic_routers,
 )
-from airflow_provider_mysql_cdc.cdc.transforms.cast import Cast
-from airflow_provider_mysql_cdc.cdc.transforms.changed_state import ExtractChangedRecordState
-from airflow_provider_mysql_cdc.cdc.transforms.event_filters import ReadToInsertEvent, SchemaChangeEventFilter
 from airflow_provider_mysql_cdc.cdc.transforms.event_router import EventRouter
-from airflow_provider_mysql_cdc.cdc.transforms.header_to_value import HeaderToValue
-from airflow_provider_mysql_cdc.cdc.transforms.logical_router import ByLogicalTableRouter
-from airflow_provider_mysql_cdc.cdc.transforms.mask_field import MaskField
-from airflow_provider_mysql_cdc.cdc.transforms.partition_routing import PartitionRouting
-from airflow_provider_mysql_cdc.cdc.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
-from airflow_provider_mysql_cdc.cdc.transforms.schema_to_record import ExtractSchemaToNewRecord
-from airflow_provider_mysql_cdc.cdc.transforms.timestamp_converter import TimestampConverter
-from airflow_provider_mysql_cdc.cdc.transforms.timezone_converter import TimezoneConverter
+from airflow_provider_mysql_cdc.cdc.transforms.event_transforms import (
+    ExtractChangedRecordState,
+    ExtractSchemaToNewRecord,
+    PartitionRouting,
+    ReadToInsertEvent,
+    SchemaChangeEventFilter,
+)
+from airflow_provider_mysql_cdc.cdc.transforms.header_transforms import HeaderToValue
+from airflow_provider_mysql_cdc.cdc.transforms.time_transforms import TimestampConverter, TimezoneConverter
+from airflow_provider_mysql_cdc.cdc.transforms.topic_routers import (
+    ByLogicalTableRouter,
+    HasHeaderKey,
+    RecordIsTombstone,
+    TopicNameMatches,
+)
 from airflow_provider_mysql_cdc.cdc.transforms.transform import PartTransform, Predicate, Transform
 from airflow_provider_mysql_cdc.cdc.transforms.unwrap import ExtractNewRecordState
+from airflow_provider_mysql_cdc.cdc.transforms.value_transforms import Cast, MaskField
 
 CONNECT, DEBEZIUM = "org.apache.kafka.connect.transforms.", "io.debezium.transforms."
 _PARTS = {"Key": "key", "Value": "value"}

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader, ChainRecord
-from airflow_provider_mysql_cdc.cdc.transforms.option_values import flag, names, one_of
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     OPTIONAL_STRING,
     STRING,
@@ -17,7 +15,16 @@ from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     TransformFault,
     is_envelope,
 )
-from airflow_provider_mysql_cdc.cdc.transforms.transform import Option, SchemaCache, Transform
+from airflow_provider_mysql_cdc.cdc.transforms.transform import (
+    ChainHeader,
+    ChainRecord,
+    Option,
+    SchemaCache,
+    Transform,
+    flag,
+    names,
+    one_of,
+)
 
 DELETED_FIELD = "__deleted"
 DROP, TOMBSTONE, REWRITE = "drop", "tombstone", "rewrite"

@@ -1,4 +1,4 @@
-"""Values of Connect as text, and text as values, as ``org.apache.kafka.connect.data.Values`` of Kafka 4.3 has them."""
+"""Values of Connect as text, and text as values, as ``Values`` and ``SimpleDateFormat`` of Java have them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 import re
 import struct
 from binascii import b2a_base64
+from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_double, java_float
-from airflow_provider_mysql_cdc.cdc.transforms.date_format import JavaDateFormat
+from airflow_provider_mysql_cdc.cdc.model.java import java_double, java_float
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     CONNECT_DATE,
     CONNECT_TIME,
@@ -18,6 +18,224 @@ from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     DECIMAL,
     RecordSchema,
 )
+
+_EPOCH = 2440588
+"""The Julian day number of 1970-01-01."""
+_CUTOVER = -141427
+"""1582-10-15, in days since 1970."""
+_TOKEN = re.compile(r"''|'((?:[^']|'')+)'|([A-Za-z])\2*|[^A-Za-z']+", re.DOTALL)
+_ISO_ZONES = tuple(
+    re.compile(f"Z|{digits}", re.ASCII) for digits in (r"([+-])(\d\d)", r"([+-])(\d\d)(\d\d)", r"([+-])(\d\d):(\d\d)")
+)
+_NUMBER = re.compile(r"[ \t]*-?\d{1,20}")
+_ZONE = re.compile(r"GMT([+-])(\d{1,2}):(\d\d)|GMT(?![+-])|UTC|([+-])(\d\d)(\d\d)", re.ASCII)
+_LETTERS = frozenset("yMLdHhkKmsSEaDuzZX")
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MS_PER_DAY = 86_400_000
+
+
+class JavaDateFormat:
+    """Write milliseconds since 1970 by a pattern, and read them.
+
+    Args:
+        pattern: A pattern of ``SimpleDateFormat``.
+
+    Raises:
+        ValueError: It has a letter that is not supported here, or an open quote.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern, self._parts, at = pattern, list[tuple[str, str]](), 0
+        while at < len(pattern):
+            match = _TOKEN.match(pattern, at)
+            if match is None:
+                raise ValueError("has a quote that does not end")
+            at = match.end()
+            if match[2] is None:
+                quoted = match[1]
+                self._parts.append(("", (match[0] if quoted is None else quoted).replace("''", "'")))
+            elif match[0].startswith("XXXX"):
+                raise ValueError("has more than three X")
+            elif match[2] in _LETTERS:
+                self._parts.append(("M" if match[2] == "L" else match[2], match[0]))
+            else:
+                raise ValueError(f"has the letter {match[2]}; there is {''.join(sorted(_LETTERS))}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JavaDateFormat) and other.pattern == self.pattern
+
+    def __hash__(self) -> int:
+        return hash(self.pattern)
+
+    def format(self, milliseconds: int) -> str:
+        """Return the text of a time.
+
+        Args:
+            milliseconds: Since 1970, UTC.
+        """
+        time = _Time.of(milliseconds)
+        return "".join(text if not letter else _written(letter, len(text), time) for letter, text in self._parts)
+
+    def parse(self, text: str) -> int:
+        """Return the milliseconds since 1970 of a text, which may go on after the time.
+
+        Args:
+            text: The text.
+
+        Raises:
+            ValueError: It does not have this format.
+        """
+        found: dict[str, int] = {}
+        at = 0
+        for index, (letter, token) in enumerate(self._parts):
+            if not letter:
+                if not text.startswith(token, at):
+                    raise ValueError(text)
+                at += len(token)
+                continue
+            follows = self._parts[index + 1][0] if index + 1 < len(self._parts) else ""
+            at = _read(letter, token, text, at, found, adjacent=bool(follows) and follows not in "EazZX")
+        if found.keys() & {"E", "u"} and not found.keys() & {"d", "D"}:
+            raise ValueError(text)  # Java takes a day of the first week then
+        return _milliseconds(found)
+
+
+class _Time(NamedTuple):
+    """A time in Java's calendar: Gregorian from 1582-10-15, Julian before."""
+
+    year: int
+    month: int
+    day: int
+    days: int
+    """Days since 1970-01-01."""
+    ms: int
+    """Milliseconds of the day."""
+
+    @classmethod
+    def of(cls, milliseconds: int) -> _Time:
+        """Return the time of milliseconds since 1970."""
+        days, ms = divmod(milliseconds, _MS_PER_DAY)
+        number = days + _EPOCH
+        count = number + 1401
+        if days >= _CUTOVER:
+            count += (4 * number + 274277) // 146097 * 3 // 4 - 38
+        years, rest = divmod(4 * count + 3, 1461)
+        months, day = divmod(5 * (rest // 4) + 2, 153)
+        month = (months + 2) % 12 + 1
+        return cls(years - 4716 + (14 - month) // 12, month, day // 5 + 1, days, ms)
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """Return the days since 1970 of a date in Java's calendar."""
+    early = (14 - month) // 12
+    years = year + 4800 - early
+    number = day + (153 * (month + 12 * early - 3) + 2) // 5 + 365 * years + years // 4
+    gregorian = number - years // 100 + years // 400 - 32045 - _EPOCH
+    return gregorian if gregorian >= _CUTOVER else number - 32083 - _EPOCH
+
+
+def _written(letter: str, width: int, time: _Time) -> str:
+    if letter == "y":
+        year = time.year if time.year > 0 else 1 - time.year
+        return f"{year % 100:02}" if width == 2 else f"{year:0{width}}"
+    if letter == "M" and width > 2:
+        return _MONTHS[time.month - 1] if width > 3 else _MONTHS[time.month - 1][:3]
+    if letter == "E":
+        name = _DAYS[(time.days + 3) % 7]
+        return name if width > 3 else name[:3]
+    seconds, milliseconds = divmod(time.ms, 1000)
+    minutes, hour = seconds // 60, seconds // 3600
+    if letter in "azZX":
+        zone = {"a": "AM" if hour < 12 else "PM", "z": "UTC", "Z": "+0000", "X": "Z"}
+        return zone[letter] if letter != "z" or width < 4 else "Coordinated Universal Time"
+    numbers = {
+        "M": time.month,
+        "d": time.day,
+        "H": hour,
+        "k": hour or 24,
+        "K": hour % 12,
+        "h": hour % 12 or 12,
+        "m": minutes % 60,
+        "s": seconds % 60,
+        "S": milliseconds,
+        "D": time.days - _days(time.year, 1, 1) + 1,
+        "u": (time.days + 3) % 7 + 1,
+    }
+    return f"{numbers[letter]:0{width}}"
+
+
+def _read(letter: str, token: str, text: str, at: int, found: dict[str, int], *, adjacent: bool) -> int:
+    """Read one field of a text into ``found``; return the offset behind it."""
+    if letter == "M" and len(token) > 2:
+        return _read_name(_MONTHS, "M", text, at, found)
+    if letter == "E":
+        return _read_name(_DAYS, "E", text, at, found)
+    if letter == "a":
+        return _read_name(("AM", "PM"), "a", text, at, found)
+    if letter in "zZX":
+        return _read_zone(letter, len(token), text, at, found)
+    end = at + len(token) if adjacent else len(text)
+    match = _NUMBER.match(text, at, end)
+    if match is None or end > len(text):
+        raise ValueError(text)
+    number = int(match[0])
+    if letter == "y" and len(token) <= 2 and len(match[0].strip()) == 2:
+        found["yy"] = 1
+    found[letter] = number
+    return match.end()
+
+
+def _read_name(known: tuple[str, ...], letter: str, text: str, at: int, found: dict[str, int]) -> int:
+    for number, name in enumerate(known, 1):
+        for form in (name, name[:3]):
+            if text[at : at + len(form)].lower() == form.lower():
+                found[letter] = number
+                return at + len(form)
+    raise ValueError(text)
+
+
+def _read_zone(letter: str, width: int, text: str, at: int, found: dict[str, int]) -> int:
+    form = _ISO_ZONES[width - 1] if letter == "X" else _ZONE
+    match = form.match(text, at)
+    if match is None:
+        raise ValueError(text)
+    sign, hours, minutes = (*filter(None, match.groups()), "", "", "")[:3]
+    offset = int(hours or 0) * 60 + int(minutes or 0)
+    found["Z"] = -offset if sign == "-" else offset
+    return match.end()
+
+
+def _milliseconds(found: dict[str, int]) -> int:
+    """Return the time of read fields; two digits of a year are one of the hundred that began 80 years ago."""
+    if "yy" not in found:
+        return _lenient(found)
+    now = datetime.now(UTC)
+    first = now.year - 80
+    year = first - first % 100 + found["y"]
+    year += 100 if year < first else 0
+    time = _lenient({**found, "y": year})
+    start = _days(first, now.month, now.day) * _MS_PER_DAY + (now.hour * 60 + now.minute) * 60_000
+    return _lenient({**found, "y": year + 100}) if year == first and time < start else time
+
+
+def _lenient(found: dict[str, int]) -> int:
+    """Return the time of read fields, which may be out of range, as a lenient calendar has it."""
+    months = found.get("M", 1) - 1
+    year = found.get("y", 1970) + months // 12
+    days = _days(year, months % 12 + 1, 1) + found.get("d", 1) - 1
+    if "D" in found:
+        days = _days(year, 1, 1) + found["D"] - 1
+    hours = found.get("H", 0 if found.get("k") == 24 else found.get("k", 0))
+    if "K" in found or "h" in found:
+        half = 0 if found.get("h") == 12 else found.get("h", 0)
+        hours = found.get("K", half) + (12 if found.get("a") == 2 else 0)
+    seconds = (hours * 60 + found.get("m", 0) - found.get("Z", 0)) * 60 + found.get("s", 0)
+    return days * _MS_PER_DAY + seconds * 1000 + found.get("S", 0)
+
 
 _DAY_MS = 86_400_000
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)

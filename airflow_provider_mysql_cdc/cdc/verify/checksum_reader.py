@@ -19,11 +19,10 @@ from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_entries import (
     RecordSlices,
     SumKind,
 )
-from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_tables import DifferingKeys, KeyFilter
+from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_fold import DifferingKeys, KeyFilter
 from airflow_provider_mysql_cdc.cdc.verify.compare.json_slices import json_slices, place_in_binlog, value_prefix
-from airflow_provider_mysql_cdc.cdc.verify.read.record_range import read_messages
-from airflow_provider_mysql_cdc.cdc.verify.read.row_records import WrittenRow
-from airflow_provider_mysql_cdc.cdc.verify.read.source_place import position_order
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import position_order
+from airflow_provider_mysql_cdc.cdc.verify.read.row_records import WrittenRow, read_messages
 from airflow_provider_mysql_cdc.cdc.verify.read.sql_row_text import SqlTexts, sql_texts, sums_sql
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import TopicRange

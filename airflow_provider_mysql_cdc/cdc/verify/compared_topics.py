@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.committed_ends import CommittedEnds, committed_ends
+from airflow_provider_mysql_cdc.cdc.sink.topic_settings import CommittedEnds, committed_ends
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets_of_topics, topic_config
 from airflow_provider_mysql_cdc.cdc.verify.compare.judged_kinds import (
     TopicFacts,

@@ -19,16 +19,14 @@ from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceCon
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
-from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
-from airflow_provider_mysql_cdc.cdc.job.schema_texts import ask_driver_for_texts
+from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver, ask_driver_for_texts
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Block
 from airflow_provider_mysql_cdc.cdc.model.stored_record import INT64_MAX
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import RecordsDeleted, TopicRecord, to_record
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_condition
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_condition, rows_sql
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_blocks
-from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
 from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import TableChecksums, TaskChecksums
 from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_entries import ChecksumBlocks, SumKind
 from airflow_provider_mysql_cdc.cdc.verify.compare.event_entries import RecordKeys, TableEntries, history_entry
@@ -37,9 +35,14 @@ from airflow_provider_mysql_cdc.cdc.verify.history.transactions import Transacti
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryBlocks
 from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import boundary_reader, event_reader
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader, EventRecord, UnreadableRecord
-from airflow_provider_mysql_cdc.cdc.verify.read.record_range import read_messages, read_records
-from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import is_repair, without_unknown_repair
-from airflow_provider_mysql_cdc.cdc.verify.read.row_records import RowRecords, WrittenRow
+from airflow_provider_mysql_cdc.cdc.verify.read.row_records import (
+    RowRecords,
+    WrittenRow,
+    is_repair,
+    read_messages,
+    read_records,
+    without_unknown_repair,
+)
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable, tables_by_topic
 from airflow_provider_mysql_cdc.cdc.verify.structures.written_structures import WrittenStructures
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
@@ -53,7 +56,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     UnreadTable,
     VerifyInputs,
 )
-from airflow_provider_mysql_cdc.cdc.verify.views.time_limit import is_time_limit
+from airflow_provider_mysql_cdc.cdc.verify.views.view_batch import is_time_limit
 
 MAX_EXAMPLES = 20
 """Places of unreadable records that a task reports of one part of a topic."""

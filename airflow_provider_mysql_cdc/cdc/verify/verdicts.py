@@ -10,14 +10,14 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.compare.event_entries import is_raw
 from airflow_provider_mysql_cdc.cdc.verify.compare.folding import BucketResult, FoundDifference, TableCounts
 from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import LostRecords
-from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_values
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import row_values
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
     LASTING_DIFFERENCES,
     DifferenceKind,
     Example,
     NotCompared,
     TableVerdict,
+    VerifyRequest,
 )
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import UnreadableRecords

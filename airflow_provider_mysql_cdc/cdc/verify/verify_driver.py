@@ -12,24 +12,22 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
-from airflow_provider_mysql_cdc.cdc.incremental.broken_jobs import go_on_where_broken
-from airflow_provider_mysql_cdc.cdc.incremental.next_run import run_when_free
-from airflow_provider_mysql_cdc.cdc.incremental.uncaptured_scans import end_uncaptured_scans
+from airflow_provider_mysql_cdc.cdc.incremental.drain_job import go_on_where_broken, run_when_free
+from airflow_provider_mysql_cdc.cdc.incremental.notifications import end_uncaptured_scans
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
-from airflow_provider_mysql_cdc.cdc.job.schema_texts import SchemaTexts
+from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaTexts
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import named_errors
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_tables import DifferingKeys
+from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_fold import DifferingKeys
 from airflow_provider_mysql_cdc.cdc.verify.compare.suspects import TableSuspects
 from airflow_provider_mysql_cdc.cdc.verify.group_queue import GroupQueue, plan_group_queue, unknown_verdicts
-from airflow_provider_mysql_cdc.cdc.verify.repair.repair_found import repair_found
-from airflow_provider_mysql_cdc.cdc.verify.repair.repair_records import read_repairs, with_earlier_repairs
+from airflow_provider_mysql_cdc.cdc.verify.repair.repair_task import read_repairs, with_earlier_repairs
+from airflow_provider_mysql_cdc.cdc.verify.repair.repair_window import repair_found
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import write_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import left_to_repair
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import RepairMode, VerifyRequest, VerifyResult
 from airflow_provider_mysql_cdc.cdc.verify.verify_round import VerifyRound
 
 

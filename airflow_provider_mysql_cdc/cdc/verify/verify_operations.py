@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Record
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_tables import DifferingKeys
+from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_fold import DifferingKeys
 from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import CountedPart, KeptBatch
 from airflow_provider_mysql_cdc.cdc.verify.structures.structure_versions import TableVersions
 

@@ -17,30 +17,28 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import WriterInputs, finish_batch
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
-from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
+from airflow_provider_mysql_cdc.cdc.emit.envelope import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
-from airflow_provider_mysql_cdc.cdc.job.schema_texts import SchemaTexts
+from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaTexts
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageLeader, StageRunner
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage, TaskHandler
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Shuffle
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
-from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import estimated_rows
 from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import has_checksums
 from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_entries import bucket_count
 from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_fold import (
     ChecksumResult,
+    DifferingKeys,
     ReduceBucket,
     add_counts_of_checksums,
-    merge_checksums,
-)
-from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_tables import (
-    DifferingKeys,
     differing_keys,
     keys_left,
+    merge_checksums,
 )
 from airflow_provider_mysql_cdc.cdc.verify.compare.folding import BucketResult, merge_results
 from airflow_provider_mysql_cdc.cdc.verify.compare.judged_kinds import (
@@ -56,10 +54,9 @@ from airflow_provider_mysql_cdc.cdc.verify.compared_topics import ComparedTopics
 from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import PartCounts
 from airflow_provider_mysql_cdc.cdc.verify.history.transactions import transaction_check
 from airflow_provider_mysql_cdc.cdc.verify.read.sql_row_text import sql_texts
-from airflow_provider_mysql_cdc.cdc.verify.repair.repair_found import most_found
-from airflow_provider_mysql_cdc.cdc.verify.repair.repair_records import repairs_by_topic
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import TableVerdict
+from airflow_provider_mysql_cdc.cdc.verify.repair.repair_task import repairs_by_topic
+from airflow_provider_mysql_cdc.cdc.verify.repair.repair_window import most_found
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import TableVerdict, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import CarriedRowComparison
 from airflow_provider_mysql_cdc.cdc.verify.structures.structure_versions import KnownViews, TableVersions, read_versions
@@ -78,9 +75,14 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     topic_ranges,
 )
 from airflow_provider_mysql_cdc.cdc.verify.verify_task import compared_tables, run_verify_task
-from airflow_provider_mysql_cdc.cdc.verify.views.replica import connect_views
-from airflow_provider_mysql_cdc.cdc.verify.views.time_limit import rows_per_query, split_tables, time_limit
-from airflow_provider_mysql_cdc.cdc.verify.views.view_batch import BARRIER_TIMEOUT_S, ViewBatch
+from airflow_provider_mysql_cdc.cdc.verify.views.replica_views import connect_views
+from airflow_provider_mysql_cdc.cdc.verify.views.view_batch import (
+    BARRIER_TIMEOUT_S,
+    ViewBatch,
+    rows_per_query,
+    split_tables,
+    time_limit,
+)
 
 ENTRIES_PER_BUCKET = 50_000
 """Entries that one task of the comparison is to hold in memory."""

@@ -12,8 +12,7 @@ from airflow_provider_mysql_cdc.cdc.drain.batch_run import write_batch
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import OPENED
 from airflow_provider_mysql_cdc.cdc.incremental.window_task import open_window_view
-from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
-from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, open_task
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, named_errors, open_task
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Block
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -24,9 +23,8 @@ from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import (
     shared_topics,
 )
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import COMPARE, NEXT_PART, VerifyInputs
-from airflow_provider_mysql_cdc.cdc.verify.views.replica import connect_views
-from airflow_provider_mysql_cdc.cdc.verify.views.time_limit import time_limit
-from airflow_provider_mysql_cdc.cdc.verify.views.view_batch import written_before_error
+from airflow_provider_mysql_cdc.cdc.verify.views.replica_views import connect_views
+from airflow_provider_mysql_cdc.cdc.verify.views.view_batch import time_limit, written_before_error
 
 
 def run_verify_task(index: int, arguments: StageArguments[VerifyInputs]) -> Iterator[Block]:

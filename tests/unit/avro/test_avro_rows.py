@@ -23,16 +23,14 @@ from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
 from airflow_provider_mysql_cdc.cdc.avro import avro_source
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import encoder
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.table_shape import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.emit import source_block as source
 from airflow_provider_mysql_cdc.cdc.formats import avro_rows, table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
-from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import SchemaId, Secret
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition_python
 
 pytestmark = pytest.mark.quick

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
-from airflow_provider_mysql_cdc.cdc.avro import compiled_payload
-from airflow_provider_mysql_cdc.cdc.avro.avro_payload import encoder
-from airflow_provider_mysql_cdc.cdc.avro.compiled_payload import compiled_encoder, lazy_encoder
+from airflow_provider_mysql_cdc.cdc.avro import avro_payload
+from airflow_provider_mysql_cdc.cdc.avro.avro_payload import compiled_encoder, encoder, lazy_encoder
 from airflow_provider_mysql_cdc.cdc.avro.connect_avro import avro_schema, null_index
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 
@@ -136,7 +135,7 @@ def test_generated_code_holds_no_text_of_a_schema():
 
 def test_an_encoder_is_compiled_when_it_has_been_used(monkeypatch):
     schema, made = {"type": "string", "optional": False}, []
-    monkeypatch.setattr(compiled_payload, "compiled_encoder", lambda s: made.append(s) or compiled_encoder(s))
+    monkeypatch.setattr(avro_payload, "compiled_encoder", lambda s: made.append(s) or compiled_encoder(s))
     encode = lazy_encoder(schema)
     assert [encode("é") for _ in range(100)] == ["\x04Ã©"] * 100
     assert made == [schema]

@@ -10,8 +10,7 @@ from kit.tls_files import KEY_PASSWORD, Files, make_files
 
 from airflow_provider_mysql_cdc.cdc.avro.schema_registry import SchemaRegistry
 from airflow_provider_mysql_cdc.cdc.errors import RegistryConnectionError
-from airflow_provider_mysql_cdc.cdc.model.registry_settings import RegistrySettings
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import RegistrySettings, Secret
 
 pytestmark = pytest.mark.quick
 

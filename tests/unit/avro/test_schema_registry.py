@@ -14,8 +14,8 @@ import pytest
 from avrolib.fake_registry import FakeRegistry, guid_of, running_registry
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
+from airflow_provider_mysql_cdc.cdc.avro.registry_schemas import canonical_form, differences, equivalent_schemas
 from airflow_provider_mysql_cdc.cdc.avro.schema_registry import SchemaRegistry, client_settings
-from airflow_provider_mysql_cdc.cdc.avro.schema_shape import canonical_form, differences, equivalent_schemas
 from airflow_provider_mysql_cdc.cdc.errors import (
     ConfigError,
     IncompatibleSchemaError,
@@ -23,8 +23,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     RegistryConnectionError,
     RegistryError,
 )
-from airflow_provider_mysql_cdc.cdc.model.registry_settings import OAuthClient, RegistrySettings, SchemaId
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import OAuthClient, RegistrySettings, SchemaId, Secret
 
 pytestmark = pytest.mark.quick
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kit.cases import for_each
 
-from airflow_provider_mysql_cdc.cdc.binlog import binlog_coverage, replica_status
+from airflow_provider_mysql_cdc.cdc.binlog import binlog_coverage, position
 from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import (
     BinlogCoverage,
     ReplicaChannel,
@@ -147,7 +147,7 @@ def test_the_old_statement_is_tried_only_where_the_new_one_is_unknown(monkeypatc
 
     settings: Any = None
     monkeypatch.setattr(binlog_coverage, "ignores_case", lambda _: False)
-    monkeypatch.setattr(replica_status, "fetch_dicts", answer)
+    monkeypatch.setattr(position, "fetch_dicts", answer)
     monkeypatch.setattr(binlog_coverage, "binlog_status", lambda conn: [])
     read = read_coverage("MySQL error 1064: syntax", settings, lambda table: True)
     assert read.channels == (ReplicaChannel("", "p:1", applies=True),) and len(asked) == 2

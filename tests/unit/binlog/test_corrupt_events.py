@@ -21,6 +21,7 @@ from kit.json_builder import document
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import control_events as control
+from airflow_provider_mysql_cdc.cdc.binlog.control_events import decompress_events
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import (
     parse_gtid,
@@ -29,7 +30,6 @@ from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import (
     parse_rotate,
     parse_xid,
 )
-from airflow_provider_mysql_cdc.cdc.binlog.payload import decompress_events
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import UPDATE_ROWS, WRITE_ROWS, check_rows, rows_header
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
@@ -201,7 +201,7 @@ sys.path[:0] = {paths!r}
 from kit.binlog_bytes import HEADER, event_bytes, payload_body
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
-from airflow_provider_mysql_cdc.cdc.binlog.payload import decompress_events
+from airflow_provider_mysql_cdc.cdc.binlog.control_events import decompress_events
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 
 def compressed(pieces):

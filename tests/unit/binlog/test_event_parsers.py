@@ -11,9 +11,8 @@ from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
-from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.binlog.event import Event, lenenc, signed_varint, varint
 from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread_id
-from airflow_provider_mysql_cdc.cdc.binlog.wire import lenenc, signed_varint, varint
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, UnsupportedEventError
 
 SERVER = "a1730108-e599-11f1-8bb7-02fc00000001"

@@ -16,8 +16,8 @@ from kit.fake_mysql import OK, PLAIN, SSL, Client, answering, error, greeting, p
 from pymysql.connections import Connection
 
 from airflow_provider_mysql_cdc.cdc.binlog import connect as connect_module
-from airflow_provider_mysql_cdc.cdc.binlog import login, session
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.binlog import login
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, prepare_session
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
@@ -26,9 +26,8 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SourceConnectionError,
     SourceSettingError,
 )
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings, Secret
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
 MARK = "gräßlich-geheim-łódź"
 MODES = ["required", "verify_ca", "verify_identity"]
@@ -248,7 +247,7 @@ def test_settings_that_cannot_be_used_show_no_password(changed: dict[str, object
 def test_a_failure_of_the_first_statement_has_a_name_too(
     answers: tuple[bytes, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect_module, "prepare_session", session.prepare_session)
+    monkeypatch.setattr(connect_module, "prepare_session", prepare_session)
     with serving(answering(OK, *answers)) as (port, client), pytest.raises(CdcError) as caught:
         connect(settings(port))
     assert shows(caught.value, MARK) == [] and b"SET NAMES utf8mb4" in client.received

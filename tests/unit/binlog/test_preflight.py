@@ -10,12 +10,10 @@ import pytest
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog import dump
-from airflow_provider_mysql_cdc.cdc.binlog.cascading_keys import CascadingKey
-from airflow_provider_mysql_cdc.cdc.binlog.dump import client_uuid, report_host
+from airflow_provider_mysql_cdc.cdc.binlog.dump import RegisteredClient, client_uuid, report_host
 from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants, quoted_account
 from airflow_provider_mysql_cdc.cdc.binlog.preflight import find_problems, preflight, read_facts
-from airflow_provider_mysql_cdc.cdc.binlog.registered_clients import RegisteredClient
-from airflow_provider_mysql_cdc.cdc.binlog.server_facts import RunRequirements, ServerFacts
+from airflow_provider_mysql_cdc.cdc.binlog.server_facts import CascadingKey, RunRequirements, ServerFacts
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,

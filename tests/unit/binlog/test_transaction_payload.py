@@ -8,7 +8,7 @@ from kit.binlog_bytes import Dump, event_bytes, payload_body, stream_of
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog import payload
+from airflow_provider_mysql_cdc.cdc.binlog import control_events
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, UnsupportedEventError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
@@ -43,7 +43,7 @@ def inner_events(body: bytes) -> list[tuple[int, bytes]]:
 
 @for_each("piece", [1, 20, 1000, 1 << 20])
 def test_inner_events_are_yielded(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payload, "PIECE_BYTES", piece)
+    monkeypatch.setattr(control_events, "PIECE_BYTES", piece)
     assert inner_events(payload_body(compressed(RAW), size=len(RAW))) == INNER
 
 

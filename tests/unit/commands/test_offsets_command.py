@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     StoredVersionError,
 )
 from airflow_provider_mysql_cdc.cdc.model.stored_record import versioned
-from airflow_provider_mysql_cdc.cdc.operate.export_offsets import export_document, past_offsets, read_document
+from airflow_provider_mysql_cdc.cdc.operate.stored_offset import export_document, past_offsets, read_document
 from airflow_provider_mysql_cdc.commands.program import command_line, main
 
 ROOT = Path(__file__).resolve().parents[3]

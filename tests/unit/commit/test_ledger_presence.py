@@ -11,16 +11,15 @@ from kit.memory_ledger import MemoryLedger
 from kit.store_contract import END, START, plan
 from pipelinelib.stand_ins import MemoryOffsetStore
 
-from airflow_provider_mysql_cdc.cdc.commit import ledger_presence as known_ledger
-from airflow_provider_mysql_cdc.cdc.commit.ledger_presence import read_existing
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit import ledger_state as known_ledger
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, read_existing
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import join_plan, read_as_planner
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import LedgerMissingError
 from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
-from airflow_provider_mysql_cdc.cdc.operate import reconcile_store as reconciling
+from airflow_provider_mysql_cdc.cdc.operate import stored_offset as reconciling
 
 BLIND = 3
 

@@ -13,8 +13,7 @@ from kit.store_contract import END, START, LagPointContract, StoreContract, plan
 from pipelinelib.stand_ins import MemoryOffsetStore
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import HISTORY_ROWS, OffsetStore, StoredState
-from airflow_provider_mysql_cdc.cdc.commit.sql_schema import require_tables
-from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
+from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore, require_tables
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, moves_back, same_position
 

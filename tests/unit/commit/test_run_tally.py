@@ -24,8 +24,8 @@ from airflow_provider_mysql_cdc.cdc.commit.run_tally import (
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
-from airflow_provider_mysql_cdc.cdc.operate import offset_from_ledger as following
-from airflow_provider_mysql_cdc.cdc.operate.offset_from_ledger import follow_ledger, tally_of
+from airflow_provider_mysql_cdc.cdc.operate import stored_offset as following
+from airflow_provider_mysql_cdc.cdc.operate.stored_offset import follow_ledger, tally_of
 
 CFG = config()
 SECOND = END.with_position(END.file, END.pos + 500)

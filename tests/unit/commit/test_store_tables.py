@@ -9,12 +9,12 @@ import pytest
 import sqlalchemy as sa
 from kit.store_contract import END, plan
 
-from airflow_provider_mysql_cdc.cdc.commit import sql_schema
+from airflow_provider_mysql_cdc.cdc.commit import sql_store
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 from airflow_provider_mysql_cdc.cdc.errors import StoredVersionError
 from airflow_provider_mysql_cdc.cdc.model.stored_record import STORED_VERSION
-from airflow_provider_mysql_cdc.cdc.operate.lag_history import record_idle
+from airflow_provider_mysql_cdc.cdc.operate.lag import record_idle
 
 
 @pytest.fixture
@@ -39,29 +39,29 @@ def test_tables_of_another_version_are_neither_read_nor_written(
 ) -> None:
     before = SqlOffsetStore(engine, "p").save(StoredState().with_plan(plan()), None)
     with engine.begin() as conn:
-        conn.execute(sql_schema.versions.delete())
+        conn.execute(sql_store.versions.delete())
         if found is not None:
-            conn.execute(sql_schema.versions.insert().values(name="mysql_cdc_offsets", version=found))
+            conn.execute(sql_store.versions.insert().values(name="mysql_cdc_offsets", version=found))
     store = SqlOffsetStore(engine, "p")
     with pytest.raises(StoredVersionError, match="another version") as caught:
         store.load() if call == "load" else store.save(before.commit(END, 1), before)
     assert not caught.value.can_retry and "mysql_cdc_store_version" in caught.value.where
     with engine.begin() as conn:
-        assert conn.execute(sa.select(sql_schema.offsets.c.revision)).scalars().all() == [1]
+        assert conn.execute(sa.select(sql_store._offsets.c.revision)).scalars().all() == [1]
 
 
 def test_tables_without_their_version_are_refused(engine: sa.Engine) -> None:
     SqlOffsetStore(engine, "p").load()
-    sql_schema.versions.drop(engine)
+    sql_store.versions.drop(engine)
     with pytest.raises(StoredVersionError, match="it has no version"):
         SqlOffsetStore(engine, "p").load()
     assert not sa.inspect(engine).has_table("mysql_cdc_store_version"), "nothing is created beside them"
 
 
 def test_tables_whose_creation_was_interrupted_are_completed(engine: sa.Engine) -> None:
-    sql_schema.create_tables(engine, (sql_schema.versions,))
+    sql_store.create_tables(engine, (sql_store.versions,))
     assert SqlOffsetStore(engine, "p").load() is None and version(engine) == [("mysql_cdc_offsets", STORED_VERSION)]
-    sql_schema.history.drop(engine)
+    sql_store._history.drop(engine)
     assert SqlOffsetStore(engine, "p").history() == []
 
 
@@ -95,7 +95,7 @@ def test_another_store_s_history_comes_in_once_in_its_place_and_is_trimmed(engin
 
 
 def test_an_account_that_may_not_create_the_table_of_points_keeps_its_offset(engine: sa.Engine) -> None:
-    sql_schema.require_tables(engine)
+    sql_store.require_tables(engine)
     lines: list[str] = []
 
     def refuse(conn: sa.Connection, cursor: object, statement: str, *more: object) -> None:

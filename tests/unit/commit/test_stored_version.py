@@ -22,8 +22,8 @@ from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.stored_record import STORED_VERSION, VERSION_MEMBER, versioned
 from airflow_provider_mysql_cdc.cdc.operate.due_drain import DrainRequest
-from airflow_provider_mysql_cdc.cdc.operate.export_offsets import DOCUMENT_FORMAT, read_document
-from airflow_provider_mysql_cdc.cdc.operate.lag_history import LagPoint, read_points
+from airflow_provider_mysql_cdc.cdc.operate.lag import LagPoint, read_points
+from airflow_provider_mysql_cdc.cdc.operate.stored_offset import DOCUMENT_FORMAT, read_document
 from airflow_provider_mysql_cdc.cdc.operate.stream_report import table_counts
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import verdict_values

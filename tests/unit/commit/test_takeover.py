@@ -11,7 +11,7 @@ from kit.memory_kafka import MemoryKafka, MemoryWriter
 from kit.memory_ledger import MemoryLedger
 from kit.store_contract import END, START, plan
 
-from airflow_provider_mysql_cdc.cdc.commit import ledger_presence as known_ledger
+from airflow_provider_mysql_cdc.cdc.commit import ledger_state as known_ledger
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker, encode, reset_plan
 from airflow_provider_mysql_cdc.cdc.commit.takeover import begin_epoch, join_plan
@@ -152,7 +152,7 @@ def test_a_driver_that_goes_on_compares_its_plan_with_the_ledger_as_it_left_it(
     latest, planner, reads = ledger.read(), ledger.planner(), list[bool]()
     read = ledger.read
     monkeypatch.setattr(ledger, "read", lambda *a, **k: reads.append(True) or read(*a, **k))
-    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.commit.ledger_presence.MISSING_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.commit.ledger_state.MISSING_TIMEOUT_S", 0.0)
     end = END.with_position(END.file, 900, END.gtids)
     if made_anew:
         kafka.delete(TOPIC)

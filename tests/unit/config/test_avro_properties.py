@@ -11,8 +11,7 @@ from kit.cases import for_each
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
-from airflow_provider_mysql_cdc.cdc.model.registry_settings import OAuthClient
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import OAuthClient, Secret
 
 pytestmark = pytest.mark.quick
 

@@ -13,8 +13,7 @@ from kit.decode_builder import NO_SCHEMA, column, context, image, packet, table,
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import java_serialized, truncate
-from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import select_list
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import java_serialized, select_list, truncate
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError

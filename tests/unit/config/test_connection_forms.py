@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.config.form_fields import (
 )
 from airflow_provider_mysql_cdc.cdc.config.property_sources import STANDARD_FIELDS, connection_source, load_config
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import Secret
 
 STANDARD = {"host": "db.example", "port": 3306, "login": "cdc", "password": "pa55"}
 REQUIRED = {"topic.prefix": "shop", "kafka.bootstrap.servers": "k:9092"}

@@ -9,9 +9,9 @@ import confluent_kafka
 import pytest
 from kit.cases import for_each
 
-from airflow_provider_mysql_cdc.cdc.config import kafka, kafka_names
+from airflow_provider_mysql_cdc.cdc.config import kafka
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import Secret
 
 BASE: dict[str, object] = {
     "topic.prefix": "shop",
@@ -175,15 +175,15 @@ def test_what_is_fixed_may_be_stated() -> None:
 def test_the_names_are_those_of_the_installed_librdkafka(tmp_path: Path) -> None:
     listed = _installed(tmp_path / "names")
     for scope, ours in (
-        ("P", kafka_names.PRODUCER_SETTINGS),
-        ("C", kafka_names.CONSUMER_SETTINGS),
-        ("*", kafka_names.COMMON_SETTINGS),
+        ("P", kafka.PRODUCER_SETTINGS),
+        ("C", kafka.CONSUMER_SETTINGS),
+        ("*", kafka.COMMON_SETTINGS),
     ):
         assert {n for n, scopes in listed.items() if scopes == {scope}} >= ours - _moved(listed, scope), scope
     # a newer library may know more; what we pass on must be known
-    assert set(listed) >= kafka_names.ALL_SETTINGS
+    assert set(listed) >= kafka.ALL_SETTINGS
     targets = {target for target, _ in kafka.JAVA_RENAMED.values()}
-    assert targets <= kafka_names.ALL_SETTINGS
+    assert targets <= kafka.ALL_SETTINGS
 
 
 def _moved(listed: dict[str, set[str]], scope: str) -> set[str]:

@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.config.pinned_properties import (
     property_pins,
 )
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import topic_share
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import topic_share
 from airflow_provider_mysql_cdc.cdc.job.config_guard import require_same_pins
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition

@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.emit.topic_names import table_topics
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.model.column_rule import RuleKind
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import Secret
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}

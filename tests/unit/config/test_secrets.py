@@ -13,10 +13,10 @@ import pytest
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.config import kafka_names
+from airflow_provider_mysql_cdc.cdc.config import kafka
 from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
+from airflow_provider_mysql_cdc.cdc.config.column_rules import load_converter
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.converters import load_converter
 from airflow_provider_mysql_cdc.cdc.config.property_names import (
     hide_salt,
     holds_secret,
@@ -29,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.config.read_properties import ALIASES
 from airflow_provider_mysql_cdc.cdc.config.reference import render
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import Secret
 from airflow_provider_mysql_cdc.cdc.sink import clients
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import client_logger
 
@@ -90,7 +90,7 @@ def test_one_function_knows_every_secret() -> None:
         assert is_secret(declared.name) is declared.secret, declared.name
     for alias, (declared, _) in ALIASES.items():
         assert is_secret(alias) is declared.secret, alias
-    found = {name for name in kafka_names.ALL_SETTINGS if is_secret(name)}
+    found = {name for name in kafka.ALL_SETTINGS if is_secret(name)}
     assert found == {
         "sasl.oauthbearer.assertion.private.key.passphrase", "sasl.oauthbearer.assertion.private.key.pem",
         "sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.client.secret",

@@ -6,7 +6,7 @@ import pytest
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.source_hosts import source_hosts
+from airflow_provider_mysql_cdc.cdc.config.parse_value import source_hosts
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 BASE = {"topic.prefix": "p", "database.user": "u", "kafka.bootstrap.servers": "k:1"}

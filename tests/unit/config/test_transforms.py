@@ -23,22 +23,21 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import row_layout
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
-from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
-from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
-from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import TransactionMetadata
+from airflow_provider_mysql_cdc.cdc.drain import topic_shares as topics_ahead
+from airflow_provider_mysql_cdc.cdc.drain.side_records import TransactionMetadata, heartbeat
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import table_topics
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import assign_partitions, topic_share
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import assign_partitions, topic_share
 from airflow_provider_mysql_cdc.cdc.job import topic_guard
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.model.topic_transforms import Rewrite, parse_replacement
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
-from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainRecord
 from airflow_provider_mysql_cdc.cdc.transforms.known_transforms import CONNECT
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import RecordSchema
+from airflow_provider_mysql_cdc.cdc.transforms.transform import ChainRecord
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
 INSERT = "io.debezium.connector.mysql.transforms.ReadToInsertEvent"

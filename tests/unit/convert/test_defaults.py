@@ -9,9 +9,8 @@ import pytest
 from kit.cases import for_each
 from kit.create_statement import parse_create
 
-from airflow_provider_mysql_cdc.cdc.convert.connect_schema import field_schema
+from airflow_provider_mysql_cdc.cdc.convert.connect_schema import default_value, field_schema
 from airflow_provider_mysql_cdc.cdc.convert.connect_types import connect_type
-from airflow_provider_mysql_cdc.cdc.convert.defaults import default_value
 from airflow_provider_mysql_cdc.cdc.convert.json_text import Float32
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import (

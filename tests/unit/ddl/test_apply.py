@@ -10,8 +10,13 @@ import pytest
 from kit.cases import for_each
 from kit.create_statement import parse_create
 
-from airflow_provider_mysql_cdc.cdc.convert.connect_types import decimal_precision
-from airflow_provider_mysql_cdc.cdc.convert.type_names import charset_name, declared_length, jdbc_type, type_expression
+from airflow_provider_mysql_cdc.cdc.convert.connect_types import (
+    charset_name,
+    decimal_precision,
+    declared_length,
+    jdbc_type,
+    type_expression,
+)
 from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult, apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.parse import has_cascades

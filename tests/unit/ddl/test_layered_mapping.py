@@ -10,8 +10,7 @@ import pytest
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
-from airflow_provider_mysql_cdc.cdc.ddl.layered_mapping import LayeredMapping, layered
-from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, LayeredMapping, SchemaState, layered
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 CONTEXT = DdlContext(default_db="db")

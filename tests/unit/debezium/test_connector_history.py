@@ -11,7 +11,7 @@ from kit.drain_rig import GIVEN
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
-from airflow_provider_mysql_cdc.cdc.debezium.connector_history import (
+from airflow_provider_mysql_cdc.cdc.debezium.sources import (
     all_tables,
     different_tables,
     history_values,

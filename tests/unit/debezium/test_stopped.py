@@ -16,8 +16,7 @@ from kit.drain_rig import GIVEN
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.debezium import import_request, stopped
-from airflow_provider_mysql_cdc.cdc.debezium.connect_rest import ConnectRest
-from airflow_provider_mysql_cdc.cdc.debezium.stopped import StoppedConnector
+from airflow_provider_mysql_cdc.cdc.debezium.stopped import ConnectRest, StoppedConnector
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, RunInProgressError, StateError
 
 

@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.debezium import topic_ends
 from airflow_provider_mysql_cdc.cdc.debezium.connect_offsets import DebeziumOffset
 from airflow_provider_mysql_cdc.cdc.debezium.topic_ends import LastRecord, require_partition
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import partition_of
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.read.json_events import PlainJson

@@ -8,7 +8,7 @@ import pytest
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_CHARACTER_BYTES
-from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
+from airflow_provider_mysql_cdc.cdc.decode.values.text_values import charset
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.charset_decoders import shown_text
 

@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
     quote,
     quote_byte_text,
 )
-from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_double, java_float
+from airflow_provider_mysql_cdc.cdc.model.java import java_double, java_float
 
 
 def byte_text(text: str) -> str:

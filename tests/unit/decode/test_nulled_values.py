@@ -8,8 +8,12 @@ import pytest
 from kit.cases import for_each
 from kit.decode_builder import column, one_text, one_value, table
 
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED, NulledValue, nulled_warning
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import (
+    NULLED,
+    DecoderOptions,
+    NulledValue,
+    nulled_warning,
+)
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind

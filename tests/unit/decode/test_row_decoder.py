@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import PARTIAL_UPDATE_ROWS, rows_header
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decode_error import header_text
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import MAX_BITMAPS
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import MAX_BITMAPS
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.errors import (

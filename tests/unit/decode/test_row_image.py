@@ -14,7 +14,7 @@ from kit.decode_builder import DEFAULT, column, context, table, table_map
 from kit.json_builder import change, document
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import MAX_BITMAPS
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import MAX_BITMAPS
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import REMOVE, REPLACE

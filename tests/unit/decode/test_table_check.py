@@ -8,10 +8,8 @@ import pytest
 from kit.cases import for_each
 from kit.decode_builder import column, table
 
-from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType, wire_type
-from airflow_provider_mysql_cdc.cdc.decode.column_metadata import ColumnMetadata, type_fits
-from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap, WireType, wire_type
+from airflow_provider_mysql_cdc.cdc.decode.table_check import ColumnMetadata, check_table_map, type_fits
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 

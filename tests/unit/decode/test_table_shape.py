@@ -11,8 +11,7 @@ from kit.cases import for_each
 from kit.decode_builder import column, python_decoder, table, table_map
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen import table_shape
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EventContext
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text

@@ -14,12 +14,10 @@ import pytest
 import yaml
 
 from airflow_provider_mysql_cdc.cdc.metrics.metric_table import METRICS
-from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import prometheus_name
-from airflow_provider_mysql_cdc.cdc.metrics.stream_counts import StreamCounts
-from airflow_provider_mysql_cdc.cdc.metrics.stream_lag import LAG_METRICS, StreamLag
-from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics
+from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import LAG_METRICS, StreamLag, prometheus_name
+from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamCounts, StreamMetrics
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import StreamStatus
-from airflow_provider_mysql_cdc.plugins.page_metrics import READ
+from airflow_provider_mysql_cdc.plugins.status_cache import READ
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 RULES, DASHBOARD = DOCS / "alarms" / "prometheus-rules.yaml", DOCS / "alarms" / "grafana-dashboard.json"

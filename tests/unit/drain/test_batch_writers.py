@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import batch_writers
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import WriterInputs
-from airflow_provider_mysql_cdc.cdc.drain.batch_writers import BatchWriters, SucceedingRunner
+from airflow_provider_mysql_cdc.cdc.drain.batch_writers import BatchWriters, RefusedSchemas, SucceedingRunner
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import (
     NEXT_BATCH,
     PROGRESS,
@@ -26,7 +26,6 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_operations import (
     RefusedSchema,
     WriterReport,
 )
-from airflow_provider_mysql_cdc.cdc.drain.refused_schemas import RefusedSchemas
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, SourceError
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import open_task
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage, TaskHandler

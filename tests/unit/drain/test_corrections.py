@@ -17,9 +17,8 @@ from airflow_provider_mysql_cdc.cdc.drain import event_handlers
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
 from airflow_provider_mysql_cdc.cdc.drain.table_route import NO_SHARE
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, PreparedXa, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 
 T = table(column("id", "INT", nullable=False), column("n", "INT", has_default=True), key=("id",))

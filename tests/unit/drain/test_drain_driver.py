@@ -19,10 +19,10 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
-from airflow_provider_mysql_cdc.cdc.drain import drain_driver, driver_connection
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver, reconnects
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import NO_OTHER_WORK, PlannedBatch
-from airflow_provider_mysql_cdc.cdc.drain.driver_connection import DriverConnection
-from airflow_provider_mysql_cdc.cdc.drain.heartbeats import HeartbeatTimer
+from airflow_provider_mysql_cdc.cdc.drain.reconnects import DriverConnection
+from airflow_provider_mysql_cdc.cdc.drain.side_records import HeartbeatTimer
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogCorruptError,
     BinlogPurgedError,
@@ -33,12 +33,11 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SourceConnectionError,
     StateError,
 )
-from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
-from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobMetrics
+from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobLog, JobMetrics
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
-from airflow_provider_mysql_cdc.cdc.schema.history_cache import HistoryCache, TopicEnd
+from airflow_provider_mysql_cdc.cdc.model.records import NativeCounts
+from airflow_provider_mysql_cdc.cdc.schema.history_replay import HistoryCache, TopicEnd
 
 CFG = config()
 
@@ -272,9 +271,9 @@ def test_a_binlog_file_is_compared_each_few_seconds(monkeypatch: pytest.MonkeyPa
 @pytest.mark.req("FAULT-11")
 def test_a_new_connection_compares_the_binlog_file_again(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, opened = Clock(), SimpleNamespace(open=True, close=lambda: None)
-    monkeypatch.setattr(driver_connection, "time", clock)
-    monkeypatch.setattr(driver_connection, "connect", lambda _: opened)
-    monkeypatch.setattr(driver_connection.run_lock, "disable_idle_timeout", lambda _: None)
+    monkeypatch.setattr(reconnects, "time", clock)
+    monkeypatch.setattr(reconnects, "connect", lambda _: opened)
+    monkeypatch.setattr(reconnects.run_lock, "disable_idle_timeout", lambda _: None)
     source = DriverConnection(CFG, lambda: None, lambda line: None)
     assert [source.begin_file_check() for _ in range(2)] == [True, False]
     clock.sleep(4.9)
@@ -285,8 +284,8 @@ def test_a_new_connection_compares_the_binlog_file_again(monkeypatch: pytest.Mon
     def broken(*_: Any) -> Any:
         raise SourceConnectionError("the connection is broken")
 
-    monkeypatch.setattr(driver_connection, "fetch_all", broken)
-    monkeypatch.setattr(driver_connection, "Reconnects", lambda *_: SimpleNamespace(wait=lambda *_: None))
+    monkeypatch.setattr(reconnects, "fetch_all", broken)
+    monkeypatch.setattr(reconnects, "Reconnects", lambda *_: SimpleNamespace(wait=lambda *_: None))
     assert source.renew_if_broken(lambda: None) and source.begin_file_check()
 
 

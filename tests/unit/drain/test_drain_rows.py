@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes_module
 from airflow_provider_mysql_cdc.cdc.drain.table_route import TableRoute
 from airflow_provider_mysql_cdc.cdc.emit import source_block as source
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, CdcError, ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 WIDTH = 2

@@ -9,9 +9,8 @@ import pytest
 from kit.cases import for_each
 from kit.store_contract import START
 
-from airflow_provider_mysql_cdc.cdc.drain import failover
-from airflow_provider_mysql_cdc.cdc.drain.gtid_search import GtidSearch
-from airflow_provider_mysql_cdc.cdc.drain.refused_server import shown_gtids
+from airflow_provider_mysql_cdc.cdc.drain.failover import failover
+from airflow_provider_mysql_cdc.cdc.drain.failover.requested_position import GtidSearch, shown_gtids
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 

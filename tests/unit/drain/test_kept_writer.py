@@ -15,16 +15,15 @@ from kit.memory_kafka import MemoryKafka, MemoryWriter
 from kit.memory_ledger import MemoryLedger
 from kit.store_contract import END, START, plan
 
-from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
+from airflow_provider_mysql_cdc.cdc.binlog.position import LocalGtids
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.drain import drain_writer
-from airflow_provider_mysql_cdc.cdc.drain.kept_parts import KeptDump, KeptParts
-from airflow_provider_mysql_cdc.cdc.drain.kept_routes import KeptRoutes
-from airflow_provider_mysql_cdc.cdc.drain.kept_writer import KeptWriter
+from airflow_provider_mysql_cdc.cdc.drain.table_route import KeptRoutes
+from airflow_provider_mysql_cdc.cdc.drain.writer_context import KeptDump, KeptParts, KeptWriter
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, SourceConnectionError
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 

@@ -22,12 +22,12 @@ from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED_SUFFIX
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import NULLED_SUFFIX
 from airflow_provider_mysql_cdc.cdc.drain.committer import CHECK_EVENTS
-from airflow_provider_mysql_cdc.cdc.drain.plain_rows import PlainInserts, PlainRows
+from airflow_provider_mysql_cdc.cdc.drain.plain_transactions import PlainInserts, PlainRows
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings, make_route
 from airflow_provider_mysql_cdc.cdc.emit import source_block
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 pytestmark = pytest.mark.quick

@@ -15,7 +15,7 @@ from kit.store_contract import plan
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
-from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
+from airflow_provider_mysql_cdc.cdc.binlog.position import LocalGtids
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import batch_run, drain_writer, event_handlers, reconnects

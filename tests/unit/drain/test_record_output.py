@@ -16,13 +16,13 @@ from unit.drain.test_table_routes import AS_IT_IS, TOPIC, T, make
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.drain import table_route
-from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
+from airflow_provider_mysql_cdc.cdc.drain.row_events import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.table_route import TableRoute
 from airflow_provider_mysql_cdc.cdc.drain.taken_over import RecordPlace, TakenOver
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions
-from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
+from airflow_provider_mysql_cdc.cdc.drain.writer_meter import WriterCounts
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare, partition_of
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import TopicShare, partition_of
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import AddedHeaders
 from airflow_provider_mysql_cdc.cdc.model.table import TableId

@@ -14,10 +14,10 @@ from kit.store_contract import END, START, plan
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.drain import refused_schemas
+from airflow_provider_mysql_cdc.cdc.drain import batch_writers
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch
+from airflow_provider_mysql_cdc.cdc.drain.batch_writers import RefusedSchemas, can_end_at, shorten_batch
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import RefusedSchema
-from airflow_provider_mysql_cdc.cdc.drain.refused_schemas import RefusedSchemas, can_end_at, shorten_batch
 from airflow_provider_mysql_cdc.cdc.errors import IncompatibleSchemaError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 
@@ -59,7 +59,7 @@ def test_markers_are_final_before_they_are_compared(monkeypatch: pytest.MonkeyPa
         markers[0] = marker(0, last)
         return LedgerState(plan=replace(made, attempt="new"), markers=markers)
 
-    monkeypatch.setattr(refused_schemas, "with_end", lambda cfg, conn, made, end: replace(made, end=end))
+    monkeypatch.setattr(batch_writers, "with_end", lambda cfg, conn, made, end: replace(made, end=end))
     job: Any = SimpleNamespace(
         begin=begin,
         read=lambda **_: LedgerState(plan=plan(), markers=markers),

@@ -9,8 +9,8 @@ from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import ReplicaChannel
 from airflow_provider_mysql_cdc.cdc.binlog.filter_lists import FilterLists
-from airflow_provider_mysql_cdc.cdc.drain import promoted_server
-from airflow_provider_mysql_cdc.cdc.drain.promoted_server import ReplicationFilters
+from airflow_provider_mysql_cdc.cdc.drain.failover import replication_filters
+from airflow_provider_mysql_cdc.cdc.drain.failover.replication_filters import ReplicationFilters
 from airflow_provider_mysql_cdc.cdc.errors import SourceError, SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
@@ -35,9 +35,9 @@ def read(
             return [(1,)] if names_with_commas else []
         return [row for row in shown if (row[0] is None) == ("global" in sql)]
 
-    patch.setattr(promoted_server, "fetch_all", fetch_all)
-    patch.setattr(promoted_server, "ignores_case", lambda _: False)
-    patch.setattr(promoted_server, "replica_channels", lambda _: iter(channels))
+    patch.setattr(replication_filters, "fetch_all", fetch_all)
+    patch.setattr(replication_filters, "ignores_case", lambda _: False)
+    patch.setattr(replication_filters, "replica_channels", lambda _: iter(channels))
     return ReplicationFilters.read(None, FORMER)
 
 
@@ -97,7 +97,7 @@ def test_where_there_are_no_such_tables_the_channels_tell(monkeypatch: pytest.Mo
         def fetch_all(*_: Any) -> list[Any]:
             raise error
 
-        monkeypatch.setattr(promoted_server, "fetch_all", fetch_all)
+        monkeypatch.setattr(replication_filters, "fetch_all", fetch_all)
         return ReplicationFilters.read(None, FORMER)
 
     assert refuse(SourceError("refused", why="MySQL error 1146: no such table")).leave_out(ORDERS)

@@ -15,12 +15,11 @@ from kit.memory_kafka import MemoryKafka, MemoryWriter
 from kit.store_contract import plan
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import UncheckedTable
+from airflow_provider_mysql_cdc.cdc.commit.unread_tables import UncheckedTable
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
-from airflow_provider_mysql_cdc.cdc.drain.skipped_statements import skipped_before
-from airflow_provider_mysql_cdc.cdc.drain.touched_tables import TouchedTables
+from airflow_provider_mysql_cdc.cdc.drain.statement_reports import TouchedTables, skipped_before
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset

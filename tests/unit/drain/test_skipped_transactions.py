@@ -9,9 +9,9 @@ from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
-from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
-from airflow_provider_mysql_cdc.cdc.drain import skipped_transactions
-from airflow_provider_mysql_cdc.cdc.drain.skipped_transactions import SkippedTransactions
+from airflow_provider_mysql_cdc.cdc.binlog.position import LocalGtids
+from airflow_provider_mysql_cdc.cdc.drain.failover import server_transactions
+from airflow_provider_mysql_cdc.cdc.drain.failover.server_transactions import SkippedTransactions
 
 pytestmark = pytest.mark.quick
 
@@ -33,11 +33,11 @@ def watched(
         flat += [event, *((kind, gtid, server_id, text) for kind, text in between)]
     times = (1, 2) if replayed else (1, 1)
     monkeypatch.setattr(
-        skipped_transactions,
+        server_transactions,
         "parse_gtid",
         lambda e: SimpleNamespace(gtid=flat[e.end_pos][1], commit_us=times[0], immediate_commit_us=times[1]),
     )
-    monkeypatch.setattr(skipped_transactions, "parse_query", lambda e: SimpleNamespace(sql=flat[e.end_pos][3]))
+    monkeypatch.setattr(server_transactions, "parse_query", lambda e: SimpleNamespace(sql=flat[e.end_pos][3]))
     own = LocalGtids(2, OWN, frozenset({GROUP}))
     skipped = SkippedTransactions(own, OTHER, lambda event: "captured" in flat[event.end_pos][3])
     for number, (kind, _, server_id, _) in enumerate(flat):

@@ -14,18 +14,18 @@ from kit.memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
-from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import UncheckedTable, unchecked_tables
+from airflow_provider_mysql_cdc.cdc.commit.unread_tables import UncheckedTable, unchecked_tables
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import structure_check
+from airflow_provider_mysql_cdc.cdc.drain.statement_reports import TouchedTables
 from airflow_provider_mysql_cdc.cdc.drain.structure_check import check_structures, same_structure, same_text
-from airflow_provider_mysql_cdc.cdc.drain.touched_tables import TouchedTables
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError
-from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
+from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobLog
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import TableDefinitions
-from airflow_provider_mysql_cdc.cdc.snapshot.ddl_between import LoggedStatement
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import LoggedStatement
 
 T = table(
     column("id", "INT", nullable=False),

@@ -15,10 +15,9 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, decode, encode
 from airflow_provider_mysql_cdc.cdc.drain.taken_over import TRANSACTION_END, RecordPlace, TakenOver, taken_over
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import partition_of
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, PreparedXa
 from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, NEW_KEY, TOMBSTONE, PartitionedRecord, SideRecord
-from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.verify import verify_round
 from airflow_provider_mysql_cdc.cdc.verify.structures.structure_versions import TableVersions
 

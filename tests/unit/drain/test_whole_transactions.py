@@ -14,7 +14,7 @@ from kit.fake_kernel import installed
 from kit.transaction_bytes import begin_body, gtid_body
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_source
-from airflow_provider_mysql_cdc.cdc.avro import avro_source_marks as avro_marks
+from airflow_provider_mysql_cdc.cdc.avro import avro_source as avro_marks
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -31,11 +31,11 @@ from airflow_provider_mysql_cdc.cdc.decode.native_transactions import (
 )
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings, TableRoute
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions, create_transaction_decoder
-from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
+from airflow_provider_mysql_cdc.cdc.drain.writer_meter import WriterCounts
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.emit.source_block import source_block
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare
-from airflow_provider_mysql_cdc.cdc.metrics.stream_counts import StreamCounts
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import TopicShare
+from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamCounts
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.table import TableId

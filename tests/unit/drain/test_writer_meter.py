@@ -14,11 +14,10 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.drain import row_events
-from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
-from airflow_provider_mysql_cdc.cdc.drain.writer_meter import WriterMeter
+from airflow_provider_mysql_cdc.cdc.drain.writer_meter import WriterCounts, WriterMeter
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare, partition_of
-from airflow_provider_mysql_cdc.cdc.metrics.stream_counts import StreamCounts
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import TopicShare, partition_of
+from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamCounts
 from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import WriterMetrics
 from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, NEW_KEY, TOMBSTONE, RowRecord

@@ -1,16 +1,24 @@
-"""Where a drain writer stands inside a transaction, and what an earlier attempt committed of it."""
+"""Where a drain writer stands inside a transaction, and what an earlier attempt committed of it.
+
+ROLLBACK in the binlog behind rows is named, and never taken for a COMMIT.
+"""
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from kit.cases import for_each
+from kit.drain_rig import Rig
 
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
-from airflow_provider_mysql_cdc.cdc.binlog.local_gtids import LocalGtids
+from airflow_provider_mysql_cdc.cdc.binlog.position import LocalGtids
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition, row_event_size
-from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
+from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, UnsupportedEventError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 
@@ -174,3 +182,31 @@ def test_lent_gtids_are_remembered() -> None:
     unknown.connect(LocalGtids())
     unknown.begin("b.000001", 0, f"{SOURCE}:1", 0)
     assert not unknown.is_lent
+
+
+def statement(sql: str, pos: int) -> Event:
+    body = struct.pack("<IIBHH", 11, 0, 2, 0, 0) + b"db\0" + sql.encode()
+    return Event(c.QUERY_EVENT, 0, 1, 0, "b.000001", pos, pos + 50, body, 0, len(body), False)
+
+
+@for_each("sql", ["ROLLBACK", "rollback ;", "ROLLBACK TO `s`", "ROLLBACK TO SAVEPOINT s"])
+def test_rows_before_it_end_the_batch(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
+    rig = Rig(monkeypatch)
+
+    def events(_: Any) -> Iterator[Any]:
+        yield statement("BEGIN", 4)
+        rig.sink.produce("p.d.t", b"k", b"v", 0)
+        rig.writer.position.add_rows(1)
+        yield statement(sql, 500)
+
+    with pytest.raises(UnsupportedEventError, match=r"rolled back in the binlog") as caught:
+        rig.run(events)
+    assert "b.000001:500" in caught.value.where and not caught.value.can_retry
+    assert rig.markers() == []
+
+
+@for_each("sql", ["ROLLBACK", "ROLLBACK TO `s`", "SAVEPOINT `s`", "COMMIT"])
+def test_without_rows_it_is_nothing(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
+    rig = Rig(monkeypatch)
+    rig.run(lambda _: iter([statement("BEGIN", 4), statement(sql, 500)]))
+    assert rig.markers()[-1]["offset"]["pos"] == 9999

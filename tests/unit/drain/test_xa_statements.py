@@ -18,8 +18,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.purged_files import ServerState
 from airflow_provider_mysql_cdc.cdc.drain import xa_transactions
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, find_prepared, parse_xa, read_rows
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, PreparedXa
 
 XID = "X'6f6e65',X'62',7"
 HERE = BinlogOffset("binlog.000002", 198)

@@ -17,9 +17,8 @@ from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes_module
 from airflow_provider_mysql_cdc.cdc.drain.table_route import NO_SHARE
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
-from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
+from airflow_provider_mysql_cdc.cdc.model.offset import PreparedXa, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
 XID = "X'01',X'',1"
 PREPARED = PreparedXa(XID, START.file, 300, 400)

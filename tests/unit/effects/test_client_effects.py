@@ -27,20 +27,20 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_st
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.fields import PARTS, ConverterPart
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
-from airflow_provider_mysql_cdc.cdc.drain import topic_precreation
+from airflow_provider_mysql_cdc.cdc.drain import topic_shares
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, RegistryError, ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats import dead_letter, record_topics
-from airflow_provider_mysql_cdc.cdc.job import internal_topics, job_ledger
+from airflow_provider_mysql_cdc.cdc.job import job_ledger, topic_guard
+from airflow_provider_mysql_cdc.cdc.model.connection import Secret
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.operate import kafka_findings
+from airflow_provider_mysql_cdc.cdc.operate import findings
 from airflow_provider_mysql_cdc.cdc.schema import history
 from airflow_provider_mysql_cdc.cdc.signals import kafka_channel
-from airflow_provider_mysql_cdc.cdc.verify.views import replica
+from airflow_provider_mysql_cdc.cdc.verify.views import replica_views
 
 FOLDER = "<files>"
 """Stands for the folder with certificates in values of properties."""
@@ -114,7 +114,7 @@ def _connected(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], file
     if prefix == "database.":
         connect(cfg.connection_settings())
     else:
-        with replica.connect_views(cfg):
+        with replica_views.connect_views(cfg):
             pass
     return driver
 
@@ -124,7 +124,7 @@ def _connected(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], file
 def test_accounts_and_certificates_reach_the_driver(
     monkeypatch: pytest.MonkeyPatch, files: Files, prefix: str, given: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(replica, "connect", lambda settings: nullcontext(connect(settings)))
+    monkeypatch.setattr(replica_views, "connect", lambda settings: nullcontext(connect(settings)))
 
     def connected(properties: dict[str, str]) -> Driver:
         return _connected(monkeypatch, given | {prefix + n: text for n, text in properties.items()}, files, prefix)
@@ -270,12 +270,12 @@ def test_topics_are_created_and_the_history_is_read_with_the_settings_for_it(mon
     def note(module: Any, settings: Any) -> None:
         admins.add((module, settings["sasl.username"]))
 
-    creators = (job_ledger, topic_precreation, dead_letter, ledger_module, kafka_findings)
+    creators = (job_ledger, topic_shares, dead_letter, ledger_module, findings)
     for module in creators:
         monkeypatch.setattr(module, "make_admin", partial(note, module))
         monkeypatch.setattr(module, "ensure_topics", lambda admin, topics: None, raising=False)
-    monkeypatch.setattr(kafka_findings, "validate_topics", lambda admin, topics: [])
-    monkeypatch.setattr(topic_precreation, "describe_created", lambda admin, topics, at: {"t": None})
+    monkeypatch.setattr(findings, "validate_topics", lambda admin, topics: [])
+    monkeypatch.setattr(topic_shares, "describe_created", lambda admin, topics, at: {"t": None})
     monkeypatch.setattr(ledger_module, "partition_counts", lambda admin, topics: {"other": 1})
     monkeypatch.setattr(history, "make_admin", lambda settings: None)
     monkeypatch.setattr(history, "require_history", lambda cfg: None)
@@ -286,11 +286,11 @@ def test_topics_are_created_and_the_history_is_read_with_the_settings_for_it(mon
         cfg = config(**given, **{"errors.deadletterqueue.topic.name": "dead"})
         ledger: Any = SimpleNamespace(_cfg=cfg)
         job_ledger.JobLedger.create_topics(ledger, {})
-        topic_precreation.TopicPrecreation(cfg, lambda table: None).create("t")
+        topic_shares.TopicPrecreation(cfg, lambda table: None).create("t")
         bad = BadRow(0, "c", ValueDecodeError("a value"))
         dead_letter.DeadLetterReporter(cfg, 0, lambda *record: None, {}).report("t", bad, EventContext(), [])
         cluster: Any = SimpleNamespace(cfg=cfg, specs={"t": None}, topics={}, admin=None)
-        assert list(kafka_findings._missing_topics(cluster)) == []
+        assert list(findings._missing_topics(cluster)) == []
         with pytest.raises(KeyError):  # the topic is made, and looked for again
             kafka_clients.ledger(cfg).ensure()
         assert admins == {(module, creator) for module in creators}
@@ -417,13 +417,13 @@ def test_schemas_are_asked_for_as_the_properties_say(registry: FakeRegistry, par
 
 def test_the_topics_of_the_stream_are_those_that_the_properties_name(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = set[str]()
-    for module in (internal_topics, history):
+    for module in (topic_guard, history):
         monkeypatch.setattr(module, "make_admin", lambda settings: None)
         monkeypatch.setattr(module, "require_settings", lambda admin, topic, rule, verified: looked.add(topic))
-    monkeypatch.setattr(internal_topics, "describe_topics", lambda admin, topics, at: looked.update(topics) or {})
-    monkeypatch.setattr(internal_topics, "broker_ids", lambda admin: (1,))
+    monkeypatch.setattr(topic_guard, "describe_topics", lambda admin, topics, at: looked.update(topics) or {})
+    monkeypatch.setattr(topic_guard, "broker_ids", lambda admin: (1,))
     named = {"ledger.topic": "l", "schema.history.internal.kafka.topic": "h"}
-    internal_topics.require_durable_topics(config(**named), lambda *given: None)
+    topic_guard.require_durable_topics(config(**named), lambda *given: None)
     assert looked == {"l", "h"}
 
 

@@ -18,15 +18,16 @@ from kit.store_contract import END, START, plan
 from airflow_provider_mysql_cdc.cdc.binlog import broken_connections
 from airflow_provider_mysql_cdc.cdc.binlog.position import BinlogEnd
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain import batch_planner, drain_driver, drain_writer, driver_connection, failover
+from airflow_provider_mysql_cdc.cdc.drain import batch_planner, drain_driver, drain_writer, reconnects
+from airflow_provider_mysql_cdc.cdc.drain.failover import failover
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.incremental import window_driver
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
 from airflow_provider_mysql_cdc.cdc.signals import signal_table
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver, view_coordinator
 from airflow_provider_mysql_cdc.cdc.verify import group_queue
-from airflow_provider_mysql_cdc.cdc.verify.repair import repair_found
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.repair import repair_window
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.views import replica_views
 
 T = table(column("id", "INT", nullable=False), key=("id",))
@@ -145,7 +146,7 @@ def groups(patch: Patch, cfg: ConnectorConfig) -> Any:
 
 
 def repaired(patch: Patch, cfg: ConnectorConfig) -> Any:
-    return repair_found.most_found(cfg, VerifyRequest(repair=RepairMode.YES, examples=1))
+    return repair_window.most_found(cfg, VerifyRequest(repair=RepairMode.YES, examples=1))
 
 
 def waits_for_replica(patch: Patch, cfg: ConnectorConfig) -> Any:
@@ -208,8 +209,8 @@ def test_a_broken_connection_is_opened_again_as_often_as_it_may_be(monkeypatch: 
         raise SourceConnectionError("broken")
 
     monkeypatch.setattr(broken_connections, "reconnect_delays", _asking)
-    monkeypatch.setattr(driver_connection, "Reconnects", _asking)
-    monkeypatch.setattr(driver_connection, "fetch_all", broken)
+    monkeypatch.setattr(reconnects, "Reconnects", _asking)
+    monkeypatch.setattr(reconnects, "fetch_all", broken)
     monkeypatch.setattr(drain_writer, "Reconnects", _asking)
     monkeypatch.setattr(drain_driver, "run_lock", SimpleNamespace(hold_run_lock=lambda *given: _asking(given[3])))
     for properties, attempts in (({}, 8), ({"connect.max.attempts": "3"}, 3)):
@@ -219,7 +220,7 @@ def test_a_broken_connection_is_opened_again_as_often_as_it_may_be(monkeypatch: 
         spec: Any = SimpleNamespace(properties=cfg.properties(), run_for_s=0, plan=plan(writers=1).to_json(), owner="o")
         calls: list[Callable[[], object]] = [
             partial(broken_connections.read_with_retries, cfg, print, print),
-            partial(driver_connection.DriverConnection.renew_if_broken, source, print),
+            partial(reconnects.DriverConnection.renew_if_broken, source, print),
             partial(drain_writer.DrainWriter._read_batch, writer),
             partial(drain_driver.run_drain, spec, None, print),  # type: ignore[arg-type]
         ]

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text, key_columns
-from airflow_provider_mysql_cdc.cdc.emit.headers import context_headers, new_run_id
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EventContext
+from airflow_provider_mysql_cdc.cdc.emit.envelope import context_headers, envelope_text, key_columns, new_run_id
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import heartbeat_record
 from airflow_provider_mysql_cdc.cdc.emit.source_block import fill, snapshot_marker, source_block, source_dict
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.environment import distributions, interpreter, packed
+from airflow_provider_mysql_cdc.environment import interpreter, packed
 from airflow_provider_mysql_cdc.environment.__main__ import main
 from airflow_provider_mysql_cdc.spark.errors import executor_error
 
@@ -22,42 +22,40 @@ from airflow_provider_mysql_cdc.spark.errors import executor_error
 def test_the_core_needs_what_is_declared_without_airflow_spark_and_what_only_the_worker_uses() -> None:
     declared = {
         re.split(r"[<>=\[;! ]", r)[0]
-        for r in metadata.requires(distributions.OWN_DISTRIBUTION) or ()
+        for r in metadata.requires(interpreter.OWN_DISTRIBUTION) or ()
         if "extra ==" not in r
     }
     # The kernel is packed where it is installed.
-    found = set(distributions.required_distributions()) - {f"{distributions.OWN_DISTRIBUTION}-native"}
+    found = set(interpreter.required_distributions()) - {f"{interpreter.OWN_DISTRIBUTION}-native"}
     assert {n for n in declared if not n.startswith("apache-airflow")} - found == {"sqlalchemy"}
     assert {"pymysql", "confluent-kafka", "regex", "cffi"} <= found
     assert not [name for name in found if "airflow" in name or "spark" in name]
 
 
 def test_the_registrys_client_is_packed_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {"authlib", "cachetools", "certifi"} <= set(distributions.required_distributions())
-    installed = distributions._installed
+    assert {"authlib", "cachetools", "certifi"} <= set(interpreter.required_distributions())
+    installed = interpreter._installed
 
     def without(name: str) -> metadata.Distribution:
         if name == "authlib":
             raise ConfigError("the package authlib is not installed")
         return installed(name)
 
-    monkeypatch.setattr(distributions, "_installed", without)
-    assert "cachetools" not in distributions.required_distributions()
+    monkeypatch.setattr(interpreter, "_installed", without)
+    assert "cachetools" not in interpreter.required_distributions()
 
 
 def test_a_further_package_comes_with_what_it_needs() -> None:
-    assert {"click"} <= set(distributions.required_distributions(["uvicorn"])) - set(
-        distributions.required_distributions()
-    )
+    assert {"click"} <= set(interpreter.required_distributions(["uvicorn"])) - set(interpreter.required_distributions())
 
 
 def test_a_package_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match="my-converters is not installed"):
-        distributions.required_distributions(["My_Converters"])
+        interpreter.required_distributions(["My_Converters"])
 
 
 def test_only_the_core_of_this_package_is_packed_with_its_applications() -> None:
-    names = {name for name, _ in distributions.own_files()}
+    names = {name for name, _ in interpreter.own_files()}
     assert {name.split("/")[1] for name in names} == {"__init__.py", "py.typed", "cdc", "spark", "spark_jobs"}
     assert "airflow_provider_mysql_cdc/spark_jobs/drain_binlog.py" in names
     assert not [name for name in names if name.endswith(".pyc")]
@@ -123,6 +121,6 @@ def test_the_packages_that_are_asked_for_are_packed(monkeypatch: pytest.MonkeyPa
     def refuse(more: list[str]) -> None:
         raise ConfigError(f"asked for {more}")
 
-    monkeypatch.setattr(distributions, "required_distributions", refuse)
+    monkeypatch.setattr(interpreter, "required_distributions", refuse)
     with pytest.raises(ConfigError, match=r"asked for .*mine"):
         packed.pack(tmp_path / "e.tar.gz", more=["mine"])

@@ -10,9 +10,9 @@ import pytest
 from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.fleet import slot_tasks
+from airflow_provider_mysql_cdc.cdc.fleet.fleet_driver import StreamRunner
 from airflow_provider_mysql_cdc.cdc.fleet.shared_slots import SharedSlots, SlotRequest, SlotUse, grant
 from airflow_provider_mysql_cdc.cdc.fleet.slot_tasks import SlotTasks
-from airflow_provider_mysql_cdc.cdc.fleet.stream_runner import StreamRunner
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Shuffle
 

@@ -27,9 +27,9 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote as json_string
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, TopicChangedError
 from airflow_provider_mysql_cdc.cdc.formats.chain_writer import register_schemas
+from airflow_provider_mysql_cdc.cdc.model.connection import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.operate.prepare_verify import prepare_verify
 from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType, notification_record
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition as murmur2_partition

@@ -14,9 +14,9 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import SnapshotSource
-from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare
+from airflow_provider_mysql_cdc.cdc.formats.dead_letter import format_rows
 from airflow_provider_mysql_cdc.cdc.formats.record_format import OptionalBytes, RecordFormat
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import EmitTarget, RowEmitter
 

@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats import ticdc_format as ticdc_forms
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
-from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
+from airflow_provider_mysql_cdc.cdc.model.connection import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import commit_ts
 

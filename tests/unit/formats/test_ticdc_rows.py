@@ -15,24 +15,24 @@ from kit.memory_kafka import MemoryKafka, MemoryWriter
 from kit.ticdc_identity import AT, TICDC, FlatSides
 from unit.drain.test_table_routes import AS_IT_IS, make
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import wire_types
+from airflow_provider_mysql_cdc.cdc.avro.avro_columns import FallbackToJson
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import wire_types
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.decoders import choose_decoder as decoder_of
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import TolerantDecoder
-from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
-from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
+from airflow_provider_mysql_cdc.cdc.drain.row_events import RecordOutput
+from airflow_provider_mysql_cdc.cdc.drain.writer_meter import WriterCounts
 from airflow_provider_mysql_cdc.cdc.formats import ticdc_row_decoder as flat_decoder
-from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare
+from airflow_provider_mysql_cdc.cdc.formats.dead_letter import format_rows
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import TopicShare
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import TicdcRowDecoder
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import TicdcRows
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
+from airflow_provider_mysql_cdc.cdc.model.connection import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
-from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import AdaptiveLinger
+from airflow_provider_mysql_cdc.cdc.sink.clients import AdaptiveLinger
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource, json_context
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from kit.memory_job import config
 
-from airflow_provider_mysql_cdc.cdc.binlog import reconnect_delay
+from airflow_provider_mysql_cdc.cdc.binlog import broken_connections
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import server_error
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError, SourceConnectionError, SourceError
-from airflow_provider_mysql_cdc.cdc.incremental.broken_jobs import breaks_connection, go_on_where_broken
+from airflow_provider_mysql_cdc.cdc.incremental.drain_job import breaks_connection, go_on_where_broken
 from airflow_provider_mysql_cdc.cdc.job import owner_wait
 
 BROKEN = server_error(2013, "Lost connection", "db:3306")
@@ -43,7 +43,7 @@ class Job:
 @pytest.fixture(autouse=True)
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
-    monkeypatch.setattr(reconnect_delay, "FIRST_DELAY_S", 0.0)
+    monkeypatch.setattr(broken_connections, "FIRST_DELAY_S", 0.0)
     monkeypatch.setattr(owner_wait, "wait_as_owner", lambda *given, **more: found.append((given[2:], more)))
     return found
 

@@ -14,10 +14,10 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
     IncrementalState,
     RequestRecord,
     read_incremental_state,
+    snapshot_status,
     state_changes,
 )
 from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import SignalProcessor
-from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import snapshot_status
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.signals.content_digest import content_digest
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, build_signal

@@ -8,16 +8,17 @@ from typing import Any
 from kit.store_contract import END
 
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
-from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import (
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import KeyRangeQueue
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import (
     NUMBER_STEP,
     InterruptedSnapshot,
+    SnapshotRequest,
     active_initial_request,
     follow_renamed,
     initial_request_id,
     queue_initial_scans,
+    queue_scans,
 )
-from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import KeyRangeQueue
-from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import SnapshotRequest, queue_scans
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan, missing_ranges
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.model.table import TableId

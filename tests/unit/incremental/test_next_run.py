@@ -13,7 +13,7 @@ from kit.store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError
-from airflow_provider_mysql_cdc.cdc.incremental import next_run
+from airflow_provider_mysql_cdc.cdc.incremental import drain_job
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 
 OWNER = "dag/run/task/-1"
@@ -23,13 +23,13 @@ FIRST = replace(plan(writers=1), owner=OWNER)
 
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(next_run, "connect", lambda _: contextlib.nullcontext())
-    monkeypatch.setattr(next_run, "plan_drain", lambda cfg, conn, start, epoch, *_, **__: replace(FIRST, epoch=epoch))
+    monkeypatch.setattr(drain_job, "connect", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(drain_job, "plan_drain", lambda cfg, conn, start, epoch, *_, **__: replace(FIRST, epoch=epoch))
     return memory_job(monkeypatch, CFG, MemoryKafka())
 
 
 def following(planned: BatchPlan, owner: str = OWNER) -> BatchPlan:
-    return next_run._next_plan(CFG, JobSpec("drain", {}, planned.to_json(), owner))
+    return drain_job._next_plan(CFG, JobSpec("drain", {}, planned.to_json(), owner))
 
 
 def test_a_batch_that_was_not_begun_is_the_one_to_begin(job: Any) -> None:

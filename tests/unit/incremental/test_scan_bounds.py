@@ -14,8 +14,8 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
     read_incremental_state,
     state_changes,
 )
+from airflow_provider_mysql_cdc.cdc.incremental.notifications import state_records
 from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import SnapshotRequest, queue_scans
-from airflow_provider_mysql_cdc.cdc.incremental.state_records import state_records
 from airflow_provider_mysql_cdc.cdc.incremental.window_driver import MAX_SCANS_PER_WINDOW, select_scans
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 

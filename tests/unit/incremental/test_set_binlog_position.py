@@ -16,8 +16,8 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PLAN_KEY, PROCESSE
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, ProcessedSignals
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker, encode, reset_plan
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.drain import requested_position as named_place
-from airflow_provider_mysql_cdc.cdc.drain.empty_transactions import moved_by_hand
+from airflow_provider_mysql_cdc.cdc.drain.failover import requested_position as named_place
+from airflow_provider_mysql_cdc.cdc.drain.failover.server_transactions import moved_by_hand
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError
 from airflow_provider_mysql_cdc.cdc.incremental import set_binlog_position as moving
 from airflow_provider_mysql_cdc.cdc.incremental import signal_processor as taking

@@ -24,10 +24,9 @@ from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.signals.actions import SignalChannel
-from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import PollResult
+from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import PollResult, in_time_order
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 from airflow_provider_mysql_cdc.cdc.signals.table_rows import CommitTime
-from airflow_provider_mysql_cdc.cdc.signals.time_order import in_time_order
 
 FUTURE = 2**45
 """A time after every decision of this run, in milliseconds."""

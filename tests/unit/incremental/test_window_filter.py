@@ -10,11 +10,11 @@ from kit.decode_builder import column, packet, table
 from kit.fake_kernel import installed
 from kit.row_blocks import block_of
 
-from airflow_provider_mysql_cdc.cdc.decode import native_keys
+from airflow_provider_mysql_cdc.cdc.decode import text_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC
-from airflow_provider_mysql_cdc.cdc.drain.row_keys import row_key_options
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import row_key_options
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.incremental.window_filter import RowKeyReader, untouched_rows
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import RowKeyReader, untouched_rows
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 T = table(
@@ -79,7 +79,7 @@ def test_a_key_that_cannot_be_read_is_an_error() -> None:
 
 
 def test_a_kernel_with_a_defect_is_not_asked_for_keys_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    with installed(monkeypatch, native_keys, "NativeKeyReader") as fake:
+    with installed(monkeypatch, text_decoder, "NativeKeyReader") as fake:
         fake.many = PANIC
         keys = own_keys()
         assert [keys.keys_of(block) for block in BLOCKS[:2]] == [[key(1), key(2), key(3)], [key(4)]]

@@ -14,8 +14,8 @@ import pytest
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceError, StateError
+from airflow_provider_mysql_cdc.cdc.job import coordinator
 from airflow_provider_mysql_cdc.cdc.job import coordinator as module
-from airflow_provider_mysql_cdc.cdc.job import unauthenticated
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator, CoordinatorClient, Endpoint
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage, TaskOperation
 
@@ -115,8 +115,8 @@ def test_a_connection_that_says_nothing_is_closed() -> None:
 
 
 def test_silent_strangers_keep_no_task_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unauthenticated, "MAX_UNAUTHENTICATED", 2)
-    monkeypatch.setattr(unauthenticated, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(coordinator, "MAX_UNAUTHENTICATED", 2)
+    monkeypatch.setattr(coordinator, "PATIENCE_S", 0.05)
     with driver(hello_s=600) as d:
         crowd = [d.raw() for _ in range(9)]
         with d.client() as client:
@@ -126,7 +126,7 @@ def test_silent_strangers_keep_no_task_out(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_many_tasks_connect_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unauthenticated, "MAX_UNAUTHENTICATED", 2)
+    monkeypatch.setattr(coordinator, "MAX_UNAUTHENTICATED", 2)
     with driver() as d:
         early = [d.raw() for _ in range(2)]
         late = [d.raw() for _ in range(4)]

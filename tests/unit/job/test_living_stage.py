@@ -10,7 +10,7 @@ import pytest
 from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.errors import SourceError, StateError
-from airflow_provider_mysql_cdc.cdc.job.living_stage import LivingStage
+from airflow_provider_mysql_cdc.cdc.job.task_barrier import LivingStage
 
 pytestmark = pytest.mark.quick
 NOTHING = (0, "")

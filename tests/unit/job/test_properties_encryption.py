@@ -13,9 +13,8 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DamagedRecordError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator, CoordinatorClient
-from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.properties_encryption import decrypt_properties, encrypt_properties
-from airflow_provider_mysql_cdc.cdc.job.task_config import encrypted_properties, load_task_config
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec, decrypt_properties, encrypt_properties
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import encrypted_properties, load_task_config
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
 from airflow_provider_mysql_cdc.spark.main import spec_key
 

@@ -14,12 +14,12 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PLAN_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, encode
-from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import RecordedSchemaId, schema_key_name
+from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedSchemaId, schema_key_name
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, IncompatibleSchemaError, SchemaIdChangedError
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaIds
+from airflow_provider_mysql_cdc.cdc.model.connection import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 
 pytestmark = pytest.mark.quick
 

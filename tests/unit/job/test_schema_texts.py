@@ -12,9 +12,9 @@ from kit.avro_rig import avro
 from kit.table_records import config
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RegistryAuthError, RegistryConnectionError, RegistryError
-from airflow_provider_mysql_cdc.cdc.job import schema_texts
+from airflow_provider_mysql_cdc.cdc.job import schema_ids
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator, CoordinatorClient
-from airflow_provider_mysql_cdc.cdc.job.schema_texts import SchemaTexts, ask_driver_for_texts
+from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaTexts, ask_driver_for_texts
 
 pytestmark = pytest.mark.quick
 TEXT = '{"type":"record","name":"Key","fields":[{"name":"id","type":"long"}]}'
@@ -90,7 +90,7 @@ def test_a_client_without_guids_is_named(
 def test_the_number_of_kept_texts_is_bounded(
     fake: FakeRegistry, texts: SchemaTexts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema_texts, "_MAX_TEXTS", 3)
+    monkeypatch.setattr(schema_ids, "_MAX_TEXTS", 3)
     for schema_id in range(100, 110):
         assert texts.text_of("key", str(schema_id)) is None
     assert len(texts._texts) <= 3

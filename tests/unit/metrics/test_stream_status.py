@@ -13,13 +13,20 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally, current_tally, initial_tally
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.metrics.metrics_file import write_metrics_file
-from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import Sample, render_text
-from airflow_provider_mysql_cdc.cdc.metrics.stream_counts import StreamCounts
-from airflow_provider_mysql_cdc.cdc.metrics.stream_lag import StreamLag
-from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import MAX_NAMES, StreamMetrics, bounded_names, bounded_text
-from airflow_provider_mysql_cdc.cdc.metrics.streaming_family import QueueLimits, streaming_metrics
-from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import EventPlace, WriterMetrics
+from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import Sample, StreamLag, render_text, write_metrics_file
+from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import (
+    MAX_NAMES,
+    StreamCounts,
+    StreamMetrics,
+    bounded_names,
+    bounded_text,
+)
+from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import (
+    EventPlace,
+    QueueLimits,
+    WriterMetrics,
+    streaming_metrics,
+)
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import StreamStatus, committed_start, status_of
 

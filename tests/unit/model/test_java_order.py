@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kit.cases import for_each
 
-from airflow_provider_mysql_cdc.cdc.model.java_order import hash_set_order, java_hash
+from airflow_provider_mysql_cdc.cdc.model.java import hash_set_order, java_hash
 
 
 @for_each(("text", "value"), [("", 0), ("a", 97), ("hello", 99162322), ("😀", 1772899)])

@@ -16,10 +16,10 @@ from kit.cases import for_each
 from pymysqlreplication.constants import FIELD_TYPE
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_renderers, avro_text_renderers
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
-from airflow_provider_mysql_cdc.cdc.convert import connect_types, defaults
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import WireType
+from airflow_provider_mysql_cdc.cdc.convert import connect_schema, connect_types
 from airflow_provider_mysql_cdc.cdc.ddl import stored_defaults
-from airflow_provider_mysql_cdc.cdc.decode import native_ops, native_text, table_check
+from airflow_provider_mysql_cdc.cdc.decode import native_kernel, native_text, table_check
 from airflow_provider_mysql_cdc.cdc.decode.codegen import (
     custom_values,
     literal_temporal_renderers,
@@ -61,15 +61,15 @@ TABLES = (
     LayerTable("decode/codegen/renderers.py", renderers.RENDERERS),
     LayerTable("decode/codegen/text_renderers.py", text_renderers.RENDERERS),
     LayerTable("decode/codegen/custom_values.py", custom_values.PARSERS),
-    LayerTable("decode/native_ops.py", native_ops.OPS),
+    LayerTable("decode/native_kernel.py", native_kernel.OPS),
     LayerTable("decode/native_text.py", native_text.OPS),
     LayerTable("convert/connect_types.py", connect_types.BUILDERS),
-    LayerTable("convert/defaults.py", defaults.CONVERTERS, lambda row: row.literal_default),
+    LayerTable("convert/connect_schema.py", connect_schema.CONVERTERS, lambda row: row.literal_default),
     LayerTable("ddl/stored_defaults.py", stored_defaults.STORES, lambda row: row.literal_default),
     # A TIMESTAMP's literal is a time in the zone of a session.
     LayerTable(
-        "convert/defaults.py",
-        defaults.PLAIN_VALUES,
+        "convert/connect_schema.py",
+        connect_schema.PLAIN_VALUES,
         lambda row: row.literal_default and row.family is not Family.TIMESTAMP,
     ),
     LayerTable("avro/avro_renderers.py", avro_renderers.RENDERERS, lambda row: row.direct_avro),
@@ -135,8 +135,8 @@ def sample(row: MySqlType) -> Column:
 @for_each("row", ROWS, ids=lambda row: row.name)
 def test_the_operations_of_the_native_kernel_have_names(row: MySqlType) -> None:
     column, options = sample(row), DecoderOptions()
-    for form in row.formats if native_ops.OPS[row.family] is not None else ():
-        op = native_ops.binlog_op(ColumnRequest(column, WireType(form.code, 4, 0), options, "null"))
+    for form in row.formats if native_kernel.OPS[row.family] is not None else ():
+        op = native_kernel.binlog_op(ColumnRequest(column, WireType(form.code, 4, 0), options, "null"))
         assert op is not None and op.name
     if native_text.OPS[row.family] is not None:
         assert native_text.text_op(column, options, "null").name
@@ -200,20 +200,20 @@ import airflow_provider_mysql_cdc
 from kit.decode_builder import one_text, one_value, table
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import wire_types
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import wire_types
 from airflow_provider_mysql_cdc.cdc.convert.connect_types import connect_type
-from airflow_provider_mysql_cdc.cdc.convert.type_names import jdbc_type, type_expression
+from airflow_provider_mysql_cdc.cdc.convert.connect_types import jdbc_type, type_expression
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest
-from airflow_provider_mysql_cdc.cdc.decode.native_ops import binlog_op
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import binlog_op
 from airflow_provider_mysql_cdc.cdc.decode.native_text import text_op
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import kind_name
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import column_encoder
-from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes, tidb_type
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import TicdcModes, tidb_type
 
 sql = "CREATE TABLE t (id INT PRIMARY KEY, v HUGE BLOB NOT NULL)"
 made = apply_ddl(SchemaState(), sql, DdlContext(default_db="db")).state.tables[TableId("db", "t")]

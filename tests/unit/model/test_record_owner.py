@@ -8,7 +8,7 @@ from typing import Any
 
 from kit.cases import for_each
 
-from airflow_provider_mysql_cdc.cdc.model.record_owner import describe_record, history_prefix
+from airflow_provider_mysql_cdc.cdc.model.records import describe_record, history_prefix
 
 DEBEZIUM_HISTORY: dict[str, Any] = {
     "source": {"server": "shop"},

@@ -12,18 +12,17 @@ from kit.avro_identity import Sides
 from kit.decode_builder import body, column, image, table, table_map
 from kit.fake_kernel import FakeKernel, installed
 
-from airflow_provider_mysql_cdc.cdc.avro import native_avro_rows as native_avro
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType, wire_types
+from airflow_provider_mysql_cdc.cdc.avro import native_avro
+from airflow_provider_mysql_cdc.cdc.avro.avro_columns import FallbackToJson
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import WireType, wire_types
 from airflow_provider_mysql_cdc.cdc.decode import native_rows
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import KEY_CHANGE, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import RowEventDecoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
-from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
-from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
-from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, CustomColumn, ValueChange, ValueChangeKind
+from airflow_provider_mysql_cdc.cdc.model.records import NativeCounts
 
 T = table(
     column("id", "INT", nullable=False),

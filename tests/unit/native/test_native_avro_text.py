@@ -13,19 +13,18 @@ from kit.avro_rig import avro
 from kit.decode_builder import column, packet, table
 from kit.fake_kernel import FakeKernel, installed
 
-from airflow_provider_mysql_cdc.cdc.avro import avro_source_marks as avro_marks
+from airflow_provider_mysql_cdc.cdc.avro import avro_source as avro_marks
 from airflow_provider_mysql_cdc.cdc.avro.avro_binary import varint
-from airflow_provider_mysql_cdc.cdc.avro.native_avro_text import AVRO_TEXT
+from airflow_provider_mysql_cdc.cdc.avro.native_avro import AVRO_TEXT
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode import native_text
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.formats import avro_rows, table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
-from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
-from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
-from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
-from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, CustomColumn, ValueChange, ValueChangeKind
+from airflow_provider_mysql_cdc.cdc.model.connection import SchemaId
+from airflow_provider_mysql_cdc.cdc.model.records import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
 T = table(

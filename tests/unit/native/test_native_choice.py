@@ -15,12 +15,12 @@ from kit.decode_builder import DEFAULT, NO_SCHEMA, column, table, table_map
 from kit.fake_kernel import installed
 from kit.ticdc_identity import FlatSides
 
-from airflow_provider_mysql_cdc.cdc.avro import native_avro_rows
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import wire_types
-from airflow_provider_mysql_cdc.cdc.decode import native_keys, native_rows, native_text
+from airflow_provider_mysql_cdc.cdc.avro import native_avro
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import wire_types
+from airflow_provider_mysql_cdc.cdc.decode import native_rows, native_text, text_decoder
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
-from airflow_provider_mysql_cdc.cdc.formats import native_ticdc_rows
+from airflow_provider_mysql_cdc.cdc.formats import ticdc_rows
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 
 T = table(column("id", "INT", nullable=False), key=("id",))
@@ -33,16 +33,16 @@ WIRES = wire_types(MAP)
     [
         (native_rows, "NativeRowDecoder", lambda: compile_decoder(T, MAP, DEFAULT, NO_SCHEMA)),
         (native_text, "NativeTextDecoder", lambda: compile_text_decoder(T, DEFAULT, NO_SCHEMA)),
-        (native_keys, "NativeKeyReader", lambda: native_keys.native_key_reader(T, DEFAULT, T.columns)),
+        (text_decoder, "NativeKeyReader", lambda: text_decoder.native_key_reader(T, DEFAULT, T.columns)),
         (
             native_rows,
             "NativeRowDecoder",
-            lambda: native_avro_rows.create_avro_decoder(T, WIRES, DEFAULT, NO_SCHEMA, ("", "")),
+            lambda: native_avro.create_avro_decoder(T, WIRES, DEFAULT, NO_SCHEMA, ("", "")),
         ),
         (
-            native_ticdc_rows,
+            ticdc_rows,
             "NativeTicdcDecoder",
-            lambda: native_ticdc_rows.create_ticdc_decoder(T, WIRES, FlatSides(T, WIRES).text),
+            lambda: ticdc_rows.create_ticdc_decoder(T, WIRES, FlatSides(T, WIRES).text),
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

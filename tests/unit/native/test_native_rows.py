@@ -14,25 +14,22 @@ from kit.decode_builder import DEFAULT, NO_SCHEMA, body, column, context, image,
 from kit.fake_kernel import FakeKernel, installed
 from kit.native_identity import TABLES
 
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import WireType
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
 from airflow_provider_mysql_cdc.cdc.decode import native_kernel, native_rows
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import UnnumberedRow
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, UnnumberedRow
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.native_kernel import FORM, KEY_CHANGE, PANIC, kernel
-from airflow_provider_mysql_cdc.cdc.decode.native_ops import binlog_op
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import FORM, KEY_CHANGE, PANIC, binlog_op, kernel
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
-from airflow_provider_mysql_cdc.cdc.drain.drain_operations import WriterReport
-from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
+from airflow_provider_mysql_cdc.cdc.drain.drain_operations import DrainProgress, WriterReport
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
+from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobLog
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
-from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.records import NativeCounts
 
 T = table(column("id", "INT", nullable=False), column("name", "VARCHAR", charset="utf8mb4"), key=("id",))
 MAP = table_map((wt.LONG, 0), (wt.VARCHAR, 80))

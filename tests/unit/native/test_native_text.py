@@ -13,16 +13,14 @@ from kit.fake_kernel import FakeKernel, installed
 from kit.native_identity import TABLES
 
 from airflow_provider_mysql_cdc.cdc.decode import native_text
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import UnnumberedRow
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, UnnumberedRow
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_text import NativeTextDecoder
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import mark
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
-from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
-from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, CustomColumn, ValueChange, ValueChangeKind
+from airflow_provider_mysql_cdc.cdc.model.records import NativeCounts
 
 T = table(column("id", "INT", nullable=False), column("name", "VARCHAR", charset="utf8mb4"), key=("id",))
 ROW = packet(b"1", b"a")

@@ -15,17 +15,16 @@ from kit.decode_builder import body, column, image, table, table_map
 from kit.fake_kernel import FakeKernel, installed
 from kit.ticdc_identity import AT, FlatSides
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import wire_types
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.avro.avro_columns import FallbackToJson
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import wire_types
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import KEY_CHANGE, kernel
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import row_context
-from airflow_provider_mysql_cdc.cdc.formats import native_ticdc_rows as native_flat
+from airflow_provider_mysql_cdc.cdc.formats import ticdc_rows as native_flat
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import TicdcRowDecoder
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
-from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
-from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
-from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, CustomColumn, ValueChange, ValueChangeKind
+from airflow_provider_mysql_cdc.cdc.model.records import NativeCounts
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import commit_ts
 
 T = table(

@@ -12,10 +12,9 @@ from kit.native_identity import BothWalks
 from kit.transaction_bytes import COMMIT_US, Sent, begin_body, gtid_body, learn, map_body, route, rows_body
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import WireType
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText, EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.table_shape import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import JSON_ROWS, NativeRowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import (

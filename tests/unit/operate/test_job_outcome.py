@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally, reported_r
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError, SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.job.job_error import job_error_key
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.operate.job_outcome import (
+from airflow_provider_mysql_cdc.cdc.operate.settle import (
     COUNTS_CASES,
     ERROR_CASES,
     CountsSource,

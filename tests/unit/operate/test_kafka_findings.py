@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError
-from airflow_provider_mysql_cdc.cdc.operate import kafka_findings
+from airflow_provider_mysql_cdc.cdc.operate import findings
 
 
 def test_topics_that_may_not_be_described_keep_no_job_from_running(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,9 +17,9 @@ def test_topics_that_may_not_be_described_keep_no_job_from_running(monkeypatch: 
     def refuse(*_: Any) -> Any:
         raise SinkAuthorizationError("the account may not describe a topic", where="topic shop.t")
 
-    monkeypatch.setattr(kafka_findings, "make_admin", lambda _: None)
-    monkeypatch.setattr(kafka_findings, "broker_ids", lambda _: (1,))
-    monkeypatch.setattr(kafka_findings, "describe_topics", refuse)
+    monkeypatch.setattr(findings, "make_admin", lambda _: None)
+    monkeypatch.setattr(findings, "broker_ids", lambda _: (1,))
+    monkeypatch.setattr(findings, "describe_topics", refuse)
     cfg = ConnectorConfig.from_properties(
         {
             "database.hostname": "mysql",
@@ -29,6 +29,6 @@ def test_topics_that_may_not_be_described_keep_no_job_from_running(monkeypatch: 
             "kafka.bootstrap.servers": "kafka:9092",
         }
     )
-    (warning,) = kafka_findings.topic_warnings(cfg, ["shop.t"])
-    assert (warning.level, warning.error) == (kafka_findings.WARNING, None)
+    (warning,) = findings.topic_warnings(cfg, ["shop.t"])
+    assert (warning.level, warning.error) == (findings.WARNING, None)
     assert "the account may not describe a topic" in warning.why

@@ -16,8 +16,8 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
 from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
-from airflow_provider_mysql_cdc.cdc.operate import lag_history
-from airflow_provider_mysql_cdc.cdc.operate.lag_history import (
+from airflow_provider_mysql_cdc.cdc.operate import lag
+from airflow_provider_mysql_cdc.cdc.operate.lag import (
     KEPT_MS,
     SPACING_MS,
     LagPoint,
@@ -115,7 +115,7 @@ def test_each_batch_is_recorded_once_and_idle_runs_each_time(monkeypatch: pytest
     record_batch(store, ledger(), lines.append)
     assert [p.epoch for p in read_points(store)] == [5]
     for minute in (10, 20):
-        monkeypatch.setattr(lag_history, "now_ms", lambda minute=minute: ENDED_MS + minute * 60_000)
+        monkeypatch.setattr(lag, "now_ms", lambda minute=minute: ENDED_MS + minute * 60_000)
         record_idle(store, lines.append)
     assert [(p.epoch, p.at_ms - p.until_ms) for p in read_points(store)] == [(5, 5_000), (5, 0), (5, 0)]
     assert lines == []
@@ -140,6 +140,6 @@ def test_what_another_program_has_written_is_left_out() -> None:
 def test_a_clock_that_was_set_back_does_not_stop_the_plot() -> None:
     store, lines = Points(), list[str]()
     year_ms = 365 * 86_400_000
-    store.saved = [LagPoint(1, 1, 3).to_json(), LagPoint(lag_history.now_ms() + year_ms, 1, 4).to_json()]
+    store.saved = [LagPoint(1, 1, 3).to_json(), LagPoint(lag.now_ms() + year_ms, 1, 4).to_json()]
     record_batch(store, ledger(), lines.append)
     assert [p.epoch for p in read_points(store)] == [3, 5] and lines == []

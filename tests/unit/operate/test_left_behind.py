@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
-from airflow_provider_mysql_cdc.cdc.operate import left_behind
+from airflow_provider_mysql_cdc.cdc.operate import source_server
 
 pytestmark = pytest.mark.quick
 A = "aaaaaaaa-0000-0000-0000-000000000001"
@@ -52,14 +52,14 @@ def test_a_server_further_down_the_chain_does_not_stop_the_stream(
         source = sources.get(conn)
         return [ReplicaChannel("", source, True, source_uuid=UUIDS[source])] if source else []
 
-    monkeypatch.setattr(left_behind, "connect", lambda settings: contextlib.nullcontext(settings.host))
-    monkeypatch.setattr(left_behind, "fetch_all", fetch)
-    monkeypatch.setattr(left_behind, "replica_channels", channels)
-    monkeypatch.setattr(left_behind, "_group", lambda conn: frozenset())
+    monkeypatch.setattr(source_server, "connect", lambda settings: contextlib.nullcontext(settings.host))
+    monkeypatch.setattr(source_server, "fetch_all", fetch)
+    monkeypatch.setattr(source_server, "replica_channels", channels)
+    monkeypatch.setattr(source_server, "_group", lambda conn: frozenset())
     lines: list[str] = []
     others = [ConnectionSettings(name) for name in sources]
     with pytest.raises(ServerChangedError, match=result) if "left" in result else contextlib.nullcontext():
-        left_behind.require_not_left_behind(ConnectionSettings("a"), others, lambda uuid: True, lines.append)
+        source_server.require_not_left_behind(ConnectionSettings("a"), others, lambda uuid: True, lines.append)
         assert [line.partition(":")[0] for line in lines] == ([result] if result else [])
 
 
@@ -76,12 +76,12 @@ def test_a_server_that_replicates_from_one_outside_of_the_list_may_never_get_wha
         return [(str(GtidSet.parse(args[0])),)]
 
     channel = ReplicaChannel("", "x:3306", True, source_uuid="x", retrieved=retrieved)
-    monkeypatch.setattr(left_behind, "connect", lambda settings: contextlib.nullcontext(settings.host))
-    monkeypatch.setattr(left_behind, "fetch_all", fetch)
-    monkeypatch.setattr(left_behind, "replica_channels", lambda conn: [channel] if conn == "a" else [])
-    monkeypatch.setattr(left_behind, "_group", lambda conn: frozenset())
+    monkeypatch.setattr(source_server, "connect", lambda settings: contextlib.nullcontext(settings.host))
+    monkeypatch.setattr(source_server, "fetch_all", fetch)
+    monkeypatch.setattr(source_server, "replica_channels", lambda conn: [channel] if conn == "a" else [])
+    monkeypatch.setattr(source_server, "_group", lambda conn: frozenset())
     lines: list[str] = []
-    left_behind.require_not_left_behind(
+    source_server.require_not_left_behind(
         ConnectionSettings("a"), [ConnectionSettings("b")], lambda uuid: True, lines.append
     )
     assert len(lines) == warned and all("x:3306" in line and AHEAD in line for line in lines)
@@ -94,9 +94,9 @@ def test_a_server_that_cannot_be_asked_is_named(monkeypatch: pytest.MonkeyPatch,
     def refuse(settings: ConnectionSettings) -> None:
         raise error
 
-    monkeypatch.setattr(left_behind, "connect", refuse)
+    monkeypatch.setattr(source_server, "connect", refuse)
     lines: list[str] = []
-    left_behind.require_not_left_behind(
+    source_server.require_not_left_behind(
         ConnectionSettings("a"), [ConnectionSettings("b")], lambda uuid: True, lines.append
     )
     assert len(lines) == 1 and "b:3306" in lines[0] and error.what in lines[0] and error.why in lines[0]
@@ -130,9 +130,9 @@ def test_members_of_a_group_go_on_together(
             return [(UUIDS[conn], "ON", AHEAD if conn != "a" and result else "", 0)]
         return [(str(GtidSet.parse(args[0])),)]
 
-    monkeypatch.setattr(left_behind, "connect", lambda settings: contextlib.nullcontext(settings.host))
-    monkeypatch.setattr(left_behind, "fetch_all", fetch)
-    monkeypatch.setattr(left_behind, "replica_channels", lambda conn: [])
+    monkeypatch.setattr(source_server, "connect", lambda settings: contextlib.nullcontext(settings.host))
+    monkeypatch.setattr(source_server, "fetch_all", fetch)
+    monkeypatch.setattr(source_server, "replica_channels", lambda conn: [])
     others = [ConnectionSettings(name) for name in "bc"]
     with pytest.raises(ServerChangedError, match=result) if result else contextlib.nullcontext():
-        left_behind.require_not_left_behind(ConnectionSettings("a"), others, lambda uuid: True, lambda line: None)
+        source_server.require_not_left_behind(ConnectionSettings("a"), others, lambda uuid: True, lambda line: None)

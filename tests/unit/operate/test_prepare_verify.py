@@ -1,4 +1,7 @@
-"""What a verification refuses before Spark starts, and what it plans, over the in-memory twins."""
+"""What a verification refuses before Spark starts, and what it plans, over the in-memory twins.
+
+Arguments of a verification, as values or as a template renders them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.memory_job import config, memory_job
 from kit.memory_kafka import MemoryKafka
 from kit.store_contract import END, plan
@@ -30,9 +34,9 @@ from airflow_provider_mysql_cdc.cdc.operate import prepare_drain as before_drain
 from airflow_provider_mysql_cdc.cdc.operate import prepare_verify as before_verify
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
-from airflow_provider_mysql_cdc.cdc.operate.prepare_verify import prepare_verify
+from airflow_provider_mysql_cdc.cdc.operate.prepare_verify import parse_request, prepare_verify
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import RepairMode, VerifyRequest
 
 pytestmark = pytest.mark.quick
 
@@ -219,3 +223,44 @@ def test_a_lost_offset_is_restored_from_the_ledger_as_in_a_drain(rig: Rig) -> No
     rig.store = MemoryOffsetStore()
     job = rig.prepare()
     assert job is not None and job.plan.start == END
+
+
+@for_each(
+    ("arguments", "request_"),
+    [
+        ({}, VerifyRequest()),
+        (
+            {"tables": '["a.b", " c.d "]', "sample_percent": "0.5", "repair": "dry-run", "examples": "0"},
+            VerifyRequest(("a.b", "c.d"), 0.5, RepairMode.DRY_RUN, 0),
+        ),
+        (
+            {"tables": "a.b", "repair": True, "show_values": False},
+            VerifyRequest(("a.b",), 100.0, RepairMode.YES, 10, False),
+        ),
+        ({"repair": False}, VerifyRequest()),
+        ({"repair": None}, VerifyRequest()),
+        ({"repair": "YES"}, VerifyRequest(repair=RepairMode.YES)),
+    ],
+)
+def test_arguments_come_as_values_or_as_a_template_renders_them(
+    arguments: dict[str, Any], request_: VerifyRequest
+) -> None:
+    assert parse_request(**arguments) == request_
+
+
+@for_each(
+    ("arguments", "what"),
+    [
+        *(
+            ({"sample_percent": value}, "the sample is out of range")
+            for value in (0, -1, 100.1, "x", "", None, "nan", True)
+        ),
+        *(({"examples": value}, "the number of examples") for value in (-1, 101, 1.5, "many", "inf", None)),
+        *(({"repair": value}, "is not a way to repair") for value in ("maybe", "dry run", 1)),
+        ({"tables": ["a.(b"]}, "a table entry is invalid"),
+    ],
+)
+def test_arguments_out_of_range_are_refused_by_name(arguments: dict[str, Any], what: str) -> None:
+    with pytest.raises(ConfigError, match=what) as caught:
+        parse_request(**arguments)
+    assert caught.value.where and not caught.value.can_retry

@@ -14,7 +14,7 @@ from kit.store_contract import END, START
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import scan
-from airflow_provider_mysql_cdc.cdc.drain import schema_at_position as structures
+from airflow_provider_mysql_cdc.cdc.drain.failover import reset_structures as structures
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate import reset_offset

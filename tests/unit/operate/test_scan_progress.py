@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_mysql_cdc.cdc.operate.scan_progress import ScanProgress, seconds_left_of
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_progress import ScanProgress, seconds_left_of
 
 
 def test_the_time_left_is_that_of_the_rest_at_the_pace_so_far() -> None:

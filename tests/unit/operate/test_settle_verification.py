@@ -22,11 +22,9 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     StateError,
 )
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.operate import settle_verification as settling
-from airflow_provider_mysql_cdc.cdc.operate import verify_outcome
-from airflow_provider_mysql_cdc.cdc.operate.job_outcome import JobOutcome
-from airflow_provider_mysql_cdc.cdc.operate.settle_verification import settle_verification
-from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import verification_of_run
+from airflow_provider_mysql_cdc.cdc.operate import settle
+from airflow_provider_mysql_cdc.cdc.operate import settle as settling
+from airflow_provider_mysql_cdc.cdc.operate.settle import JobOutcome, settle_verification, verification_of_run
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import verdict_values
 
 pytestmark = pytest.mark.quick
@@ -48,7 +46,7 @@ class Rig:
         self.lines: list[str] = []
         monkeypatch.setattr(settling, "settle_offset", lambda *_: self._answer(self.outcome))
         monkeypatch.setattr(settling, "read_ledger", lambda *_: self._answer(self.ledger))
-        monkeypatch.setattr(verify_outcome, "read_ledger", lambda *_: self._answer(self.ledger))
+        monkeypatch.setattr(settle, "read_ledger", lambda *_: self._answer(self.ledger))
         monkeypatch.setattr(settling, "RETRY_INTERVAL_S", 0.0)
         self.patience = monkeypatch
 

@@ -9,12 +9,12 @@ from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
-from airflow_provider_mysql_cdc.cdc.metrics.stream_lag import StreamLag
+from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import StreamLag
 from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics
 from airflow_provider_mysql_cdc.cdc.model.finding import WARNING, Finding
-from airflow_provider_mysql_cdc.cdc.operate import stream_alarms
+from airflow_provider_mysql_cdc.cdc.operate import stream_report
 from airflow_provider_mysql_cdc.cdc.operate.check_setup import SystemReport
-from airflow_provider_mysql_cdc.cdc.operate.stream_alarms import AlarmLimits, StreamAlarm, find_alarms, judge_status
+from airflow_provider_mysql_cdc.cdc.operate.stream_report import AlarmLimits, StreamAlarm, find_alarms, judge_status
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import StreamStatus
 
 pytestmark = pytest.mark.quick
@@ -98,7 +98,7 @@ def test_texts_are_for_people() -> None:
 
 def test_weak_settings_and_what_cannot_be_read_are_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     weak = Finding(WARNING, "binlog files are kept for 1 hour", "a drain may come too late", "keep them longer")
-    monkeypatch.setattr(stream_alarms, "check_setup", lambda cfg, state: [SystemReport("MySQL", "", [weak])])
+    monkeypatch.setattr(stream_report, "check_setup", lambda cfg, state: [SystemReport("MySQL", "", [weak])])
     (found,) = find_alarms(CFG, AlarmLimits(settings=True))
     assert (found.kind, found.remedy) == ("settings", "keep them longer")
     assert "1 hour (a drain may come too late)" in found.text
@@ -106,6 +106,6 @@ def test_weak_settings_and_what_cannot_be_read_are_alarms(monkeypatch: pytest.Mo
     def fail(cfg: ConnectorConfig) -> StreamStatus:
         raise SinkConnectionError("no broker answers", where="k:1", why="u:pa55 is refused", remedy="start one")
 
-    monkeypatch.setattr(stream_alarms, "read_status", fail)
+    monkeypatch.setattr(stream_report, "read_status", fail)
     (found,) = find_alarms(CFG, LIMITS)
     assert (found.kind, found.text) == ("unreachable", "SinkConnectionError: no broker answers [k:1]: u:*** is refused")

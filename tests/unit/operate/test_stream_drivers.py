@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
-from airflow_provider_mysql_cdc.cdc.operate import end_run, stream_drivers
+from airflow_provider_mysql_cdc.cdc.operate import end_run
 
 
 class Driver:
@@ -18,9 +18,9 @@ class Driver:
         self.waiting = {server: list(range(streams)) for server in ("a", "b")}
         self.working: dict[str, set[int]] = {"a": set(), "b": set()}
         self.asked = 0
-        monkeypatch.setattr(stream_drivers, "STREAMS_OF_SERVER", turns)
+        monkeypatch.setattr(end_run, "STREAMS_OF_SERVER", turns)
         monkeypatch.setattr(end_run, "end_run", self.end)
-        monkeypatch.setattr(stream_drivers.time, "sleep", lambda seconds: self.next_turn(turns))
+        monkeypatch.setattr(end_run.time, "sleep", lambda seconds: self.next_turn(turns))
         self.next_turn(turns)
 
     def next_turn(self, turns: int) -> None:
@@ -50,11 +50,11 @@ def configs(streams: int, *servers: str) -> list[Any]:
 
 def test_streams_that_wait_for_their_turn_are_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver(monkeypatch, streams=7, turns=2)
-    stream_drivers.end_runs(configs(7, "a", "b", "dead"), "owner", print)
+    end_run.end_runs(configs(7, "a", "b", "dead"), "owner", print)
     assert driver.left() == 0 and driver.asked == 4 * 21
 
 
 def test_where_no_stream_waits_each_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver(monkeypatch, streams=2, turns=2)
-    stream_drivers.end_runs(configs(2, "a", "b"), "owner", print)
+    end_run.end_runs(configs(2, "a", "b"), "owner", print)
     assert (driver.left(), driver.asked) == (0, 4), "a second look could end the driver of the next try"

@@ -14,14 +14,13 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_st
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
-from airflow_provider_mysql_cdc.cdc.metrics.stream_lag import StreamLag
+from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import StreamLag
 from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics
-from airflow_provider_mysql_cdc.cdc.operate.snapshot_map import MAX_CELLS, TableChunks, seconds_left
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_progress import MAX_CELLS, TableChunks, seconds_left
 from airflow_provider_mysql_cdc.cdc.operate.stream_report import MAX_ENTRIES, stream_report, stream_state, table_counts
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import FRESH_MS, StreamStatus
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import verdict_values
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind, VerifyRequest
 
 pytestmark = pytest.mark.quick
 

@@ -10,9 +10,9 @@ from kit.cases import for_each
 from kit.memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.operate import table_structures
-from airflow_provider_mysql_cdc.cdc.operate.table_structures import StructureRecord, _continues, with_records
-from airflow_provider_mysql_cdc.cdc.schema.history_cache import TopicEnd
+from airflow_provider_mysql_cdc.cdc.operate import schema_history
+from airflow_provider_mysql_cdc.cdc.operate.schema_history import StructureRecord, _continues, with_records
+from airflow_provider_mysql_cdc.cdc.schema.history_replay import TopicEnd
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
@@ -69,15 +69,13 @@ def test_a_later_reading_keeps_what_is_known_and_adds_what_is_new(monkeypatch: p
         read.append(range(since[0], end))
         return iter(log[since[0] : end])
 
-    monkeypatch.setattr(table_structures, "make_admin", lambda _: None)
-    monkeypatch.setattr(
-        table_structures, "existing_topics", lambda _, names: dict.fromkeys(names, TopicInfo(1, "id", 1))
-    )
-    monkeypatch.setattr(table_structures, "end_offsets", lambda *_, **__: {0: (0, end)})
-    monkeypatch.setattr(table_structures, "read_topic", between)
+    monkeypatch.setattr(schema_history, "make_admin", lambda _: None)
+    monkeypatch.setattr(schema_history, "existing_topics", lambda _, names: dict.fromkeys(names, TopicInfo(1, "id", 1)))
+    monkeypatch.setattr(schema_history, "end_offsets", lambda *_, **__: {0: (0, end)})
+    monkeypatch.setattr(schema_history, "read_topic", between)
     cfg, found = config(topic__prefix="shop", database__include__list="a"), None
     for end in (3, 3, 5):
-        found = table_structures.read_table_structures(cfg, found)
+        found = schema_history.read_table_structures(cfg, found)
         assert list(found.versions) == [f"a.t{n}" for n in range(end)]
     assert read == [range(3), range(3, 5)]
 

@@ -13,9 +13,9 @@ from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
-from airflow_provider_mysql_cdc.cdc.operate import trim_history as module
-from airflow_provider_mysql_cdc.cdc.operate.trim_history import NeededOffset, choose_trim, needed_offsets
-from airflow_provider_mysql_cdc.cdc.schema.description_places import DescriptionPlace
+from airflow_provider_mysql_cdc.cdc.operate import schema_history as module
+from airflow_provider_mysql_cdc.cdc.operate.schema_history import NeededOffset, choose_trim, needed_offsets
+from airflow_provider_mysql_cdc.cdc.schema.history import DescriptionPlace
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 
 

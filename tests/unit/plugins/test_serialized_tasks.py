@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.plugins.pipelines import group_tasks
-from airflow_provider_mysql_cdc.plugins.serialized_tasks import PipelineTask, pipeline_tasks
+from airflow_provider_mysql_cdc.plugins.pipelines import PipelineTask, group_tasks, pipeline_tasks
 
 pytestmark = pytest.mark.quick
 

@@ -11,11 +11,18 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import Sample
-from airflow_provider_mysql_cdc.plugins.page_metrics import MAX_AGE_S, metrics_text
 from airflow_provider_mysql_cdc.plugins.pipeline_status import PipelineReading
-from airflow_provider_mysql_cdc.plugins.pipelines import Pipeline
-from airflow_provider_mysql_cdc.plugins.serialized_tasks import PipelineTask
-from airflow_provider_mysql_cdc.plugins.status_cache import FRESH_S, KEPT_S, OVERDUE_S, THREADS, WAITERS, StatusCache
+from airflow_provider_mysql_cdc.plugins.pipelines import Pipeline, PipelineTask
+from airflow_provider_mysql_cdc.plugins.status_cache import (
+    FRESH_S,
+    KEPT_S,
+    MAX_AGE_S,
+    OVERDUE_S,
+    THREADS,
+    WAITERS,
+    StatusCache,
+    metrics_text,
+)
 
 pytestmark = pytest.mark.quick
 
@@ -174,7 +181,7 @@ def test_few_requests_wait_at_the_same_time(sources: Sources) -> None:
 def test_a_source_that_hangs_does_not_keep_the_api_server_from_ending() -> None:
     code = (
         "import time\n"
-        "from airflow_provider_mysql_cdc.plugins.serialized_tasks import PipelineTask\n"
+        "from airflow_provider_mysql_cdc.plugins.pipelines import PipelineTask\n"
         "from airflow_provider_mysql_cdc.plugins.status_cache import StatusCache\n"
         "cache = StatusCache(lambda task: (time.sleep(10), print('waited for', flush=True)))\n"
         "print(cache.get(PipelineTask('a', 'a', 'a', 'drain'), 0.1).running)\n"

@@ -9,7 +9,11 @@ import pytest
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
-from airflow_provider_mysql_cdc.cdc.schema.enum_members import has_hidden_members, unshown_members_warning, with_members
+from airflow_provider_mysql_cdc.cdc.schema.printed_definitions import (
+    has_hidden_members,
+    unshown_members_warning,
+    with_members,
+)
 
 TABLE = TableId("d", "t`t")
 STATEMENT = (

@@ -28,7 +28,7 @@ from airflow_provider_mysql_cdc.cdc.schema.full_description import (
 from airflow_provider_mysql_cdc.cdc.schema.history import covers_offset
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import replay
-from airflow_provider_mysql_cdc.cdc.sink import topic_tail
+from airflow_provider_mysql_cdc.cdc.sink import topic_reader
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
@@ -257,9 +257,9 @@ class Topic:
 
     def __init__(self, records: list[HistoryRecord], monkeypatch: pytest.MonkeyPatch, first: int = 0) -> None:
         self.values, self.first, self.read = [each.to_bytes() for each in records], first, 0
-        for module in (topic_tail, history_owner):
+        for module in (topic_reader, history_owner):
             monkeypatch.setattr(module, "read_between", self.between)
-        monkeypatch.setattr(topic_tail, "end_offsets", lambda *_, **__: {0: (self.first, len(self.values))})
+        monkeypatch.setattr(topic_reader, "end_offsets", lambda *_, **__: {0: (self.first, len(self.values))})
         monkeypatch.setattr(history, "first_offsets", lambda *_: {0: self.first})
         monkeypatch.setattr(history, "make_admin", lambda _: None)
         monkeypatch.setattr(history, "require_settings", lambda *_, **__: None)
@@ -286,7 +286,7 @@ def test_a_start_reads_and_applies_nothing_before_the_last_description(monkeypat
     found = history.load_schema_state(CFG, until=place(50_000), epoch=4, on_record=applied.append)
     assert found.tables[TableId("d", "t")].comment == "2"
     assert len(applied) == len(described) + 3
-    assert topic.read <= topic_tail.FIRST_PART
+    assert topic.read <= topic_reader.FIRST_PART
     # A scan that began before it needs the statements since then.
     applied.clear()
     history.load_schema_state(CFG, until=place(50_000), epoch=4, on_record=applied.append, since=[place(29_000)])
@@ -301,7 +301,7 @@ def test_a_description_further_back_is_found_and_without_one_all_is_read_once(mo
         found = history.load_schema_state(CFG, until=place(50_000), epoch=4)
         assert content(found) == content(state_of(log, 50_000))
         assert topic.read == read
-    monkeypatch.setattr(topic_tail, "MAX_KEPT_BYTES", 1)
+    monkeypatch.setattr(topic_reader, "MAX_KEPT_BYTES", 1)
     assert content(history.load_schema_state(CFG, until=place(50_000), epoch=4)) == content(found)
 
 
@@ -330,6 +330,6 @@ def test_a_history_whose_end_is_hidden_is_not_taken_for_a_shorter_one(monkeypatc
         yield TopicRecord(0, 0, None, topic.values[0])
         raise HiddenByTransaction("partition 0: 1 of 9")
 
-    monkeypatch.setattr(topic_tail, "read_between", hidden)
+    monkeypatch.setattr(topic_reader, "read_between", hidden)
     with pytest.raises(SinkConnectionError, match="partition 0: 1 of 9"):
         history.load_schema_state(CFG, until=place(150), epoch=4)

@@ -12,9 +12,8 @@ from kit.cases import for_each
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.schema.history_cache import HistoryCache, TopicEnd
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
-from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay, replay
+from airflow_provider_mysql_cdc.cdc.schema.history_replay import HistoryCache, Replay, TopicEnd, replay
 
 
 def place(pos: int, server: str = "s1") -> BinlogOffset:

@@ -10,7 +10,7 @@ import pytest
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.schema.printed_defaults import with_stored_defaults
+from airflow_provider_mysql_cdc.cdc.schema.printed_definitions import with_stored_defaults
 
 STATEMENT = "CREATE TABLE `t` (\n  `id` int NOT NULL,\n  `f` float DEFAULT '1.5'\n)"
 

@@ -16,7 +16,7 @@ from unit.signals.test_signal_rows import handed_over, run
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import TopicShare
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId

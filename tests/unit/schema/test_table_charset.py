@@ -8,7 +8,7 @@ import pymysql
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.schema.table_charset import has_no_charset, with_table_charset
+from airflow_provider_mysql_cdc.cdc.schema.printed_definitions import has_no_charset, with_table_charset
 
 TABLE = TableId("d", "t`t")
 COLUMNS = "(\n  `a` varchar(9) DEFAULT '\\n)',\n  `b` int(11) AUTO_INCREMENT,\n  KEY `b` (`b`)\n)"

@@ -13,9 +13,8 @@ from airflow_provider_mysql_cdc.cdc.incremental import signal_processor as takin
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.signals import conditions
-from airflow_provider_mysql_cdc.cdc.signals.conditions import quoting_mode, require_contained
-from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused
+from airflow_provider_mysql_cdc.cdc.signals import actions
+from airflow_provider_mysql_cdc.cdc.signals.actions import SignalRefused, quoting_mode, require_contained
 
 
 @for_each(
@@ -87,7 +86,7 @@ def test_a_signals_conditions_are_looked_at_and_counted(monkeypatch: pytest.Monk
 
 
 def test_the_mode_is_the_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conditions, "fetch_all", lambda conn, sql: [("ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_ZERO_DATE",)])
+    monkeypatch.setattr(actions, "fetch_all", lambda conn, sql: [("ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_ZERO_DATE",)])
     assert quoting_mode(None) == ANSI_QUOTES | NO_BACKSLASH_ESCAPES
-    monkeypatch.setattr(conditions, "fetch_all", lambda conn, sql: [("STRICT_ALL_TABLES",)])
+    monkeypatch.setattr(actions, "fetch_all", lambda conn, sql: [("STRICT_ALL_TABLES",)])
     assert quoting_mode(None) == 0

@@ -11,15 +11,16 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.model.java_order import hash_map_order
+from airflow_provider_mysql_cdc.cdc.model.java import hash_map_order
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.signals import notification_record as notify
-from airflow_provider_mysql_cdc.cdc.signals.initial_notifications import list_in_progress, table_list
 from airflow_provider_mysql_cdc.cdc.signals.notification_record import (
     NotificationType,
+    list_in_progress,
     notification_record,
     refusal_record,
+    table_list,
 )
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 

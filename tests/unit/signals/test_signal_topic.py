@@ -11,7 +11,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.model.finding import Finding
 from airflow_provider_mysql_cdc.cdc.operate import check_setup
-from airflow_provider_mysql_cdc.cdc.signals import signal_topic
+from airflow_provider_mysql_cdc.cdc.signals import kafka_channel
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
 TOPIC = "shop-signals"
@@ -35,10 +35,10 @@ def configured(**more: str) -> ConnectorConfig:
 def found(
     monkeypatch: pytest.MonkeyPatch, topics: dict[str, TopicInfo], operations: dict[str, frozenset[str]]
 ) -> list[Finding]:
-    monkeypatch.setattr(signal_topic, "make_admin", lambda settings: settings)
-    monkeypatch.setattr(signal_topic, "describe_topics", lambda *_: topics)
-    monkeypatch.setattr(signal_topic, "allowed_operations", lambda *_: operations)
-    return signal_topic.signal_topic_findings(configured())
+    monkeypatch.setattr(kafka_channel, "make_admin", lambda settings: settings)
+    monkeypatch.setattr(kafka_channel, "describe_topics", lambda *_: topics)
+    monkeypatch.setattr(kafka_channel, "allowed_operations", lambda *_: operations)
+    return kafka_channel.signal_topic_findings(configured())
 
 
 READ = {TOPIC: frozenset({"DESCRIBE", "READ"})}
@@ -75,15 +75,15 @@ def test_a_cluster_of_signals_that_cannot_be_reached_keeps_no_job_from_running(m
     def refuse(*_: Any) -> Any:
         raise SinkConnectionError("Kafka cannot be reached", where="signals:9092", why="nobody answers")
 
-    monkeypatch.setattr(signal_topic, "make_admin", lambda settings: settings)
-    monkeypatch.setattr(signal_topic, "describe_topics", refuse)
-    (warning,) = signal_topic.signal_topic_findings(configured())
+    monkeypatch.setattr(kafka_channel, "make_admin", lambda settings: settings)
+    monkeypatch.setattr(kafka_channel, "describe_topics", refuse)
+    (warning,) = kafka_channel.signal_topic_findings(configured())
     assert warning.error is None and "Kafka cannot be reached" in warning.what and warning.fix
 
 
 def test_it_is_checked_only_where_signals_come_from_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = configured(signal__enabled__channels="source")
-    assert signal_topic.signal_topic_findings(silent) == [] and list(check_setup._check_signal_topic(silent)) == []
+    assert kafka_channel.signal_topic_findings(silent) == [] and list(check_setup._check_signal_topic(silent)) == []
     monkeypatch.setattr(check_setup, "signal_topic_findings", lambda cfg: [])
     (report,) = check_setup._check_signal_topic(configured())
     assert report.ok and list(report.lines()) == [f"Kafka signals: topic {TOPIC} can be read."]

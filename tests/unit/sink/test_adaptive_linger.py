@@ -16,11 +16,7 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_wri
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink import producer_client
 from airflow_provider_mysql_cdc.cdc.sink import writer as sink_writer
-from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import (
-    SHARED_LINGER_MS,
-    SINGLE_PARTITION_LINGER_MS,
-    AdaptiveLinger,
-)
+from airflow_provider_mysql_cdc.cdc.sink.clients import SHARED_LINGER_MS, SINGLE_PARTITION_LINGER_MS, AdaptiveLinger
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 LARGE, SMALL = 32 << 20, 1 << 20

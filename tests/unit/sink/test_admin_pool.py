@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.connection import Secret
 from airflow_provider_mysql_cdc.cdc.sink import clients
-from airflow_provider_mysql_cdc.cdc.sink.admin_pool import CLIENT_LIFETIME_S, ClientPool, clear_at_fork
+from airflow_provider_mysql_cdc.cdc.sink.client_pool import CLIENT_LIFETIME_S, ClientPool, clear_at_fork
 
 HERE = {"bootstrap.servers": "127.0.0.1:1", "sasl.password": Secret("one")}
 

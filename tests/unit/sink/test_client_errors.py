@@ -1,4 +1,7 @@
-"""What Kafka refuses is told from what may pass, and the reason is not lost among the errors that follow it."""
+"""What Kafka refuses is told from what may pass, and the reason is not lost among the errors that follow it.
+
+Listing the topics of a cluster: a busy broker with very many is waited for, one that cannot be reached is not.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,11 +19,16 @@ from confluent_kafka import KafkaError, KafkaException
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkConnectionError, SinkError, SinkTlsError
-from airflow_provider_mysql_cdc.cdc.sink import client_errors, clients, listener_probe
-from airflow_provider_mysql_cdc.cdc.sink import kafka_refusals as refusals
-from airflow_provider_mysql_cdc.cdc.sink.client_errors import OTHERS_AFTER_S, ClientErrors, await_result
-from airflow_provider_mysql_cdc.cdc.sink.kafka_refusals import Refusal, find_refusal
-from airflow_provider_mysql_cdc.cdc.sink.listener_probe import Verdict, probe_servers
+from airflow_provider_mysql_cdc.cdc.sink import client_errors, clients, topic_settings, topics
+from airflow_provider_mysql_cdc.cdc.sink import kafka_errors as refusals
+from airflow_provider_mysql_cdc.cdc.sink.client_errors import (
+    OTHERS_AFTER_S,
+    ClientErrors,
+    Verdict,
+    await_result,
+    probe_servers,
+)
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import Refusal, find_refusal
 
 E = KafkaError
 HANDSHAKE = "ssl://127.0.0.1:1/bootstrap: SSL handshake failed: "
@@ -204,28 +213,28 @@ def test_a_listener_that_closes_each_connection_gives_no_verdict(closing: str, p
 
 
 def test_servers_of_which_one_may_fit_give_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {"a": Verdict(refusals.TLS_NEEDED, "it said so"), "fits": listener_probe._FITS}
-    monkeypatch.setattr(listener_probe, "_probe", lambda host, port, _: known.get(host))
+    known = {"a": Verdict(refusals.TLS_NEEDED, "it said so"), "fits": client_errors._FITS}
+    monkeypatch.setattr(client_errors, "_probe", lambda host, port, _: known.get(host))
     assert probe_servers({"bootstrap.servers": "a:1,a:2"}) == known["a"]
     for servers in ("a:1,fits:2", "fits:2,a:1", "fits:2,dead:1", "dead:1", ""):
         assert probe_servers({"bootstrap.servers": servers}) is None
 
 
 def test_servers_without_an_answer_are_named_beside_one_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener_probe, "_LIMIT_S", 0.3)
+    monkeypatch.setattr(client_errors, "_LIMIT_S", 0.3)
 
     def probe(host: str, port: int, _: object) -> Verdict | None:
         if host == "slow":
             time.sleep(5)  # as a name server that does not answer
         return Verdict(refusals.TLS_NEEDED, host) if host == "a" else None
 
-    monkeypatch.setattr(listener_probe, "_probe", probe)
+    monkeypatch.setattr(client_errors, "_probe", probe)
     unasked = ",".join(f"a:{n}" for n in range(20))
     for servers, others in (
         ("SSL://a:1, [::1]:2", ("[::1]:2",)),
         ("dead:1,a:1", ("dead:1",)),
         ("slow:1,a:1", ("slow:1",)),
-        (unasked, tuple(f"a:{n}" for n in range(listener_probe._MAX_SERVERS, 20))),
+        (unasked, tuple(f"a:{n}" for n in range(client_errors._MAX_SERVERS, 20))),
     ):
         verdict = probe_servers({"bootstrap.servers": servers})
         assert verdict is not None and verdict.others == others
@@ -286,3 +295,62 @@ def test_a_file_that_the_client_cannot_read_is_named(text: str, what: str, where
     error = clients._settings_error(f"Failed to create admin client: {text}")
     assert what in error.what and error.where == where and not error.can_retry
     assert ("kafka.ssl.keystore.password" in error.remedy) == ("key store" in what)
+
+
+class Slow:
+    """An admin client whose broker needs so many seconds to list its topics."""
+
+    def __init__(self, needs_s: float, last_error: KafkaError | None = None, addresses: str = "") -> None:
+        self.now = 0.0
+        self.needs_s, self.errors = needs_s, ClientErrors({"bootstrap.servers": addresses})
+        if last_error is not None:
+            self.errors.note(last_error)
+
+    def list_topics(self, timeout: float) -> Any:
+        self.now += min(timeout, self.needs_s)
+        if timeout < self.needs_s:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return SimpleNamespace(topics={"a": SimpleNamespace(partitions={0: None, 1: None})})
+
+    def poll(self, timeout: float) -> None:
+        pass
+
+
+def listed(monkeypatch: pytest.MonkeyPatch, admin: Slow) -> dict[str, int]:
+    monkeypatch.setattr(topics.time, "monotonic", lambda: admin.now)
+    return topics.all_partition_counts(admin)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("needs_s", [0.1, 4, 11])
+def test_a_busy_broker_is_given_longer_each_time(monkeypatch: pytest.MonkeyPatch, needs_s: float) -> None:
+    assert listed(monkeypatch, Slow(needs_s)) == {"a": 2}
+
+
+@pytest.mark.parametrize(("told", "within"), [(KafkaError._ALL_BROKERS_DOWN, 15), (None, 65)])
+def test_one_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch, told: int | None, within: float) -> None:
+    admin = Slow(1e6, None if told is None else KafkaError(told))
+    with pytest.raises(SinkConnectionError, match="listing topics"):
+        listed(monkeypatch, admin)
+    assert 15 <= admin.now <= within
+
+
+@pytest.mark.req("FAULT-12")
+def test_a_broker_that_has_answered_before_may_take_long_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_errors, "_ANSWERED", set())
+    assert listed(monkeypatch, Slow(0.1, addresses="known:9092")) == {"a": 2}
+    back = Slow(1e6, KafkaError(KafkaError._ALL_BROKERS_DOWN), addresses="known:9092")
+    with pytest.raises(SinkConnectionError):
+        listed(monkeypatch, back)
+    assert back.now >= 60
+    other = Slow(1e6, KafkaError(KafkaError._ALL_BROKERS_DOWN), addresses="typing-error:9092")
+    with pytest.raises(SinkConnectionError):
+        listed(monkeypatch, other)
+    assert other.now < 20
+
+
+def test_a_broker_that_does_not_say_what_is_allowed_forbids_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = SimpleNamespace(authorized_operations=[SimpleNamespace(name="READ")])
+    answers = {"t": SimpleNamespace(authorized_operations=None), "u": read}
+    admin: Any = SimpleNamespace(describe_topics=lambda *_, **__: answers)
+    monkeypatch.setattr(topic_settings, "await_result", lambda admin, answer, timeout_s: answer)
+    assert topic_settings.allowed_operations(admin, ["t", "u"]) == {"u": frozenset({"READ"})}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.sink import committed_ends
-from airflow_provider_mysql_cdc.cdc.sink.committed_ends import CommittedEnds
+from airflow_provider_mysql_cdc.cdc.sink import topic_settings
+from airflow_provider_mysql_cdc.cdc.sink.topic_settings import CommittedEnds
 
 pytestmark = pytest.mark.quick
 
@@ -20,10 +20,10 @@ def ends(monkeypatch: pytest.MonkeyPatch, stable_ends: list[int], wait_s: float)
         end = (left.pop(0) if len(left) > 1 else left[0]) if stable else 20
         return {topic: {0: (3, 20 if not stable else 25), 1: (0, end)} for topic in topics}
 
-    monkeypatch.setattr(committed_ends, "end_offsets_of_topics", answer)
-    monkeypatch.setattr(committed_ends, "_POLL_INTERVAL_S", 0.0)
+    monkeypatch.setattr(topic_settings, "end_offsets_of_topics", answer)
+    monkeypatch.setattr(topic_settings, "_POLL_INTERVAL_S", 0.0)
     admin: Any = None
-    return committed_ends.committed_ends(admin, {"t": range(2)}, wait_s)
+    return topic_settings.committed_ends(admin, {"t": range(2)}, wait_s)
 
 
 def test_a_transaction_that_ends_is_waited_for_and_later_records_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

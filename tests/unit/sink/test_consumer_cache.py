@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import ConsumerCache
+from airflow_provider_mysql_cdc.cdc.sink.client_pool import ConsumerCache
 
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN)
 

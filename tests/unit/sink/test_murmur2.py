@@ -11,7 +11,7 @@ import random
 import pytest
 from kit.cases import for_each
 
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import partition_of
 from airflow_provider_mysql_cdc.cdc.sink import murmur2
 
 COUNTS = (1, 2, 3, 7, 12, 1000)

@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkError
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.sink import plain_writer
-from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
+from airflow_provider_mysql_cdc.cdc.sink import record_writer
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import write_plain
 
 RECORD = SideRecord("ledger", b"k", b"v")
 SETTINGS = {"bootstrap.servers": "h:1"}
@@ -58,8 +58,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
         found.append(FakeProducer(on_error, on_undelivered))
         return found[-1]
 
-    monkeypatch.setattr(plain_writer, "make_producer", make)
-    monkeypatch.setattr(plain_writer, "_IDLE", plain_writer._IdleClients())
+    monkeypatch.setattr(record_writer, "make_producer", make)
+    monkeypatch.setattr(record_writer, "_IDLE", record_writer._IdleClients())
     return found
 
 
@@ -95,8 +95,8 @@ def test_a_client_whose_record_was_refused_is_replaced(made: list[FakeProducer])
 
 def test_a_client_that_is_old_is_replaced(made: list[FakeProducer], monkeypatch: pytest.MonkeyPatch) -> None:
     write_plain(SETTINGS, [RECORD])
-    later = plain_writer.time.monotonic() + plain_writer.CLIENT_LIFETIME_S
-    monkeypatch.setattr(plain_writer.time, "monotonic", lambda: later)
+    later = record_writer.time.monotonic() + record_writer.CLIENT_LIFETIME_S
+    monkeypatch.setattr(record_writer.time, "monotonic", lambda: later)
     write_plain(SETTINGS, [RECORD])
     assert len(made) == 2
 

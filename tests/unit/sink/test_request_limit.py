@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.sink import producer_client, request_limit
-from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import DeliveryFailures, key_text
+from airflow_provider_mysql_cdc.cdc.sink.producer_client import DeliveryFailures, key_text
 from airflow_provider_mysql_cdc.cdc.sink.request_limit import (
     broker_settings,
     limit_records,

@@ -8,7 +8,7 @@ from kit.memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.drain import batch_planner as batch
-from airflow_provider_mysql_cdc.cdc.job import internal_topics
+from airflow_provider_mysql_cdc.cdc.job import topic_guard
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.schema import history
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
@@ -38,17 +38,17 @@ def test_topic_settings_that_a_person_has_verified_need_not_be_readable(
     monkeypatch: pytest.MonkeyPatch, verified: bool
 ) -> None:
     looked: list[tuple[str, bool]] = []
-    for module in (internal_topics, history):
+    for module in (topic_guard, history):
         monkeypatch.setattr(module, "make_admin", lambda settings: None)
         monkeypatch.setattr(
             module, "require_settings", lambda admin, topic, rule, verified: looked.append((topic, verified))
         )
-    monkeypatch.setattr(internal_topics, "describe_topics", lambda admin, topics, at: dict.fromkeys(topics, INFO))
-    monkeypatch.setattr(internal_topics, "broker_ids", lambda admin: (1,))
+    monkeypatch.setattr(topic_guard, "describe_topics", lambda admin, topics, at: dict.fromkeys(topics, INFO))
+    monkeypatch.setattr(topic_guard, "broker_ids", lambda admin: (1,))
     monkeypatch.setattr(history, "existing_topics", lambda admin, topics: dict.fromkeys(topics, INFO))
     monkeypatch.setattr(history, "first_offsets", lambda admin, topic, partitions: {0: 0})
     cfg = config(topic__settings__verified=str(verified).lower())
-    internal_topics.require_durable_topics(cfg, pytest.fail)
+    topic_guard.require_durable_topics(cfg, pytest.fail)
     history.require_history(cfg)
     assert looked == [(cfg.ledger_topic, verified), (cfg.history_topic, verified), (cfg.history_topic, verified)]
     assert kafka_clients.ledger(cfg)._verified is verified

@@ -9,7 +9,7 @@ from kit.drain_rig import GIVEN
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
-from airflow_provider_mysql_cdc.cdc.snapshot.altered_values import altered_values
+from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import altered_values
 
 pytestmark = pytest.mark.req("STRM-13")
 STRICT, LAX = 1 << 21, 0

@@ -14,7 +14,7 @@ from kit.native_identity import at_time
 from kit.row_blocks import block_of
 from unit.snapshot.test_snapshot_task import CUT, TABLE, TOPIC, WHOLE, Rig
 
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EventContext
 from airflow_provider_mysql_cdc.cdc.emit.source_block import snapshot_marker
 from airflow_provider_mysql_cdc.cdc.snapshot import range_writer
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk

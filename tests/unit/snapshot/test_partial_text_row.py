@@ -9,12 +9,11 @@ import pytest
 from kit.decode_builder import column, packet, table
 from kit.memory_job import config
 
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.table import Table
-from airflow_provider_mysql_cdc.cdc.snapshot.partial_text_row import PartialTextRows
-from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import make_snapshot_route
+from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import PartialTextRows, make_snapshot_route
 
 pytestmark = pytest.mark.quick
 

@@ -9,8 +9,7 @@ import pytest
 from kit.row_blocks import block_of
 
 from airflow_provider_mysql_cdc.cdc.errors import StateError
-from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
-from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock, RowSpool
 
 
 @pytest.mark.parametrize("memory", [1 << 20, 100])

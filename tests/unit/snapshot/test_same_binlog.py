@@ -18,9 +18,8 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.drain import batch_planner as batch
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
-from airflow_provider_mysql_cdc.cdc.snapshot import same_binlog as one_binlog
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, PreparedXa
+from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_checks as one_binlog
 
 CFG = config()
 READ = BinlogOffset("binlog.000010", 157, "", START.server_uuid, "100.aa.bb")

@@ -15,7 +15,7 @@ from kit.store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen import text_row_source as text
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
-from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
+from airflow_provider_mysql_cdc.cdc.model.records import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot import chunk_queue, range_writer
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk

@@ -10,9 +10,8 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.snapshot import ddl_between
-from airflow_provider_mysql_cdc.cdc.snapshot.ddl_between import LoggedStatement
-from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import names_after, statement_effects
+from airflow_provider_mysql_cdc.cdc.snapshot import table_lineage
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import LoggedStatement, names_after, statement_effects
 
 
 def test_what_is_about_a_table_and_not_understood_is_not_taken_for_nothing() -> None:
@@ -201,10 +200,10 @@ def test_tables_that_came_after_the_list_was_read_are_found(monkeypatch: pytest.
         "ALTER TABLE other.t FROBNICATE x",
     ]
     found = (LoggedStatement(sql, DdlContext("d"), "binlog.000001:80") for sql in statements)
-    monkeypatch.setattr(ddl_between, "statements_between", lambda *_: found)
+    monkeypatch.setattr(table_lineage, "statements_between", lambda *_: found)
     cfg = config(database__include__list="d")
     start, listed = BinlogOffset("binlog.000001", 4), [TableId("d", "t")]
-    assert ddl_between.tables_created_since(cfg, listed, start, start.with_position(start.file, 900), 0) == [
+    assert table_lineage.tables_created_since(cfg, listed, start, start.with_position(start.file, 900), 0) == [
         "d.born",
         "d.moved",
         "binlog.000001:80: ALTER TABLE t FROBNICATE x",

@@ -16,10 +16,8 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot import chunk_queue
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import ChunkQueue
-from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_meter import SnapshotMeter
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import MAX_TABLES, ChunkQueue, SnapshotMeter, SnapshotProgress
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import ChunkRows
-from airflow_provider_mysql_cdc.cdc.snapshot.table_progress import MAX_TABLES, SnapshotProgress
 
 BIG = [SnapshotChunk(TableId("d", "big"), n, rows=1000) for n in range(4)]
 SMALL = [SnapshotChunk(TableId("d", "small"), 0, rows=0)]

@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import scan
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.snapshot import undrained_changes as gap
+from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_checks as gap
 
 START, END = BinlogOffset("binlog.000001", 4), BinlogOffset("binlog.000001", 900)
 # Today's list names one table of those that the stream has topics of.

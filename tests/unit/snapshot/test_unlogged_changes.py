@@ -7,7 +7,7 @@ from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
-from airflow_provider_mysql_cdc.cdc.drain.unlogged_reports import unlogged_warnings
+from airflow_provider_mysql_cdc.cdc.drain.statement_reports import unlogged_warnings
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import UnloggedChange, removed_tables, unlogged_changes

@@ -14,14 +14,13 @@ import pytest
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.spark.connect_channel import ServerAddress
-from airflow_provider_mysql_cdc.spark.connect_parts import load_parts
+from airflow_provider_mysql_cdc.spark.connect_channel import ServerAddress, load_parts
 from airflow_provider_mysql_cdc.spark.connect_plans import BLOCK, RESULT, PlanMessages
 from airflow_provider_mysql_cdc.spark.connect_tasks import ResultFunction
 
 DRIVER = """
 import sys
-from airflow_provider_mysql_cdc.spark.connect_parts import import_arrow_alone, load_parts
+from airflow_provider_mysql_cdc.spark.connect_channel import import_arrow_alone, load_parts
 import_arrow_alone()
 parts = load_parts()
 import pyarrow.ipc

@@ -12,12 +12,10 @@ from kit.cases import for_each
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DamagedRecordError, StateError
 from airflow_provider_mysql_cdc.cdc.fleet.fleet_spec import FLEET_MODE
-from airflow_provider_mysql_cdc.cdc.job.connect_settings import ConnectSettings
-from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.job_spec import ConnectSettings, JobSpec
 from airflow_provider_mysql_cdc.cdc.model.job_names import CONNECT_VARIABLE
 from airflow_provider_mysql_cdc.spark import connect_main
-from airflow_provider_mysql_cdc.spark.connect_channel import ServerAddress
-from airflow_provider_mysql_cdc.spark.connect_errors import connect_error
+from airflow_provider_mysql_cdc.spark.connect_channel import ServerAddress, connect_error
 from airflow_provider_mysql_cdc.spark.connect_session import first_not_ended, session_family
 from airflow_provider_mysql_cdc.spark.main import session_name
 

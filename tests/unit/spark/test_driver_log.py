@@ -6,7 +6,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from airflow_provider_mysql_cdc.spark.driver_log import TASK_LOGGERS, reduce_log, silence_stop
+from airflow_provider_mysql_cdc.spark.main import TASK_LOGGERS, reduce_log, silence_stop
 
 
 def context(**settings: str) -> MagicMock:

@@ -13,10 +13,9 @@ from kit.cases import for_each
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
-from airflow_provider_mysql_cdc.spark import main, registered_slots, spark_tasks, starvation
-from airflow_provider_mysql_cdc.spark.driver_endpoint import endpoint
-from airflow_provider_mysql_cdc.spark.errors import application_error, executor_error
-from airflow_provider_mysql_cdc.spark.task_errors import require_version
+from airflow_provider_mysql_cdc.spark import cluster_slots, main, spark_tasks
+from airflow_provider_mysql_cdc.spark.cluster_slots import endpoint
+from airflow_provider_mysql_cdc.spark.errors import application_error, executor_error, require_version
 
 HOST, BIND = "spark.driver.host", "spark.driver.bindAddress"
 OURS = "spark.mysqlcdc.coordinator."
@@ -42,7 +41,7 @@ class Clock:
 def executors(monkeypatch: pytest.MonkeyPatch) -> Any:
     def make(*slots: tuple[float, int]) -> Clock:
         clock = Clock(*slots)
-        monkeypatch.setattr(registered_slots, "time", clock)
+        monkeypatch.setattr(cluster_slots, "time", clock)
         return clock
 
     return make
@@ -50,24 +49,24 @@ def executors(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_as_many_slots_as_are_wanted_are_waited_for(executors: Any) -> None:
     clock = executors((0, 2), (9, 4), (20, 8))
-    assert registered_slots.wait_for_slots(clock.there, 4, 30) == 4
+    assert cluster_slots.wait_for_slots(clock.there, 4, 30) == 4
     assert 9 <= clock.now < 9.5
-    assert registered_slots.wait_for_slots(clock.there, 3, 30) == 4, "nobody is waited for when enough are there"
+    assert cluster_slots.wait_for_slots(clock.there, 3, 30) == 4, "nobody is waited for when enough are there"
     assert clock.now < 9.5
 
 
 def test_the_wait_for_slots_that_never_come_ends(executors: Any) -> None:
     clock = executors((0, 2))
-    assert registered_slots.wait_for_slots(clock.there, 64, 30) == 2
+    assert cluster_slots.wait_for_slots(clock.there, 64, 30) == 2
     assert 30 <= clock.now < 31
 
 
 def test_without_a_number_all_that_come_are_taken(executors: Any) -> None:
     clock = executors((0, 2), (1.5, 4), (3.2, 6), (60, 8))
-    assert registered_slots.wait_for_slots(clock.there, 0, 30) == 6
+    assert cluster_slots.wait_for_slots(clock.there, 0, 30) == 6
     assert clock.now < 6
     clock = executors((0, 1), *((n, n) for n in range(1, 90)))
-    assert registered_slots.wait_for_slots(clock.there, 0, 30) in (29, 30), (
+    assert cluster_slots.wait_for_slots(clock.there, 0, 30) in (29, 30), (
         "executors that come all the time are not waited for"
     )
 
@@ -172,8 +171,8 @@ def test_an_application_that_spark_has_ended_is_named_and_can_be_tried_again(tex
 
 
 def test_a_cluster_without_slots_is_reported_with_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starvation, "POLL_S", 0.01)
-    monkeypatch.setattr(starvation, "FIRST_WARNING_S", 0.02)
+    monkeypatch.setattr(cluster_slots, "POLL_S", 0.01)
+    monkeypatch.setattr(cluster_slots, "FIRST_WARNING_S", 0.02)
     lines: list[str] = []
     context = MagicMock(master="spark://one:7077")
     context.getConf.return_value = {"spark.executor.memory": "100g"}
@@ -199,8 +198,8 @@ def test_executors_that_end_one_after_the_other_end_the_job(
     monkeypatch: pytest.MonkeyPatch, retries: str, there: int, given_up: bool
 ) -> None:
     """Spark's master starts them for ever where two workers take turns; the driver has no task and no error."""
-    monkeypatch.setattr(starvation, "POLL_S", 0.01)
-    monkeypatch.setattr(starvation, "FIRST_WARNING_S", 0.05)
+    monkeypatch.setattr(cluster_slots, "POLL_S", 0.01)
+    monkeypatch.setattr(cluster_slots, "FIRST_WARNING_S", 0.05)
     end, lines = threading.Event(), []
     context = MagicMock(master="spark://one:7077")
     context.getConf.return_value = {"spark.deploy.maxExecutorRetries": retries}

@@ -16,7 +16,7 @@ from kit.cases import for_each
 from airflow_provider_mysql_cdc.airflow_version import require_airflow
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.spark.spark_version import jars_version, require_same_version
+from airflow_provider_mysql_cdc.spark.main import jars_version, require_same_version
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 DRIVER = """
 import sys
-from airflow_provider_mysql_cdc.spark.java_arguments import leave_out_numpy
+from airflow_provider_mysql_cdc.spark.main import leave_out_numpy
 leave_out_numpy()
 from py4j.protocol import INPUT_CONVERTER
 assert INPUT_CONVERTER, "without any, the gateway converts no lists and times either"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.spark import starvation
-from airflow_provider_mysql_cdc.spark.starvation import StarvationTimer, warn_while_starving
+from airflow_provider_mysql_cdc.spark import cluster_slots
+from airflow_provider_mysql_cdc.spark.cluster_slots import StarvationTimer, warn_while_starving
 
 ROOT = Path(__file__).resolve().parents[3]
 # The driver of a stream that is idle: it calls nothing of Spark.
@@ -62,15 +62,15 @@ def test_a_driver_ends_when_its_jvm_is_killed(tmp_path: Path) -> None:
 def test_missing_slots_are_reported_at_first_soon_and_then_ever_more_rarely() -> None:
     hunger = StarvationTimer()
     told = [said for _ in range(500) if (said := hunger.update(0)) is not None]
-    assert told[:5] == [15, 30, 60, 120, 240] and told[-1] - told[-2] == starvation.MAX_WARNING_INTERVAL_S
+    assert told[:5] == [15, 30, 60, 120, 240] and told[-1] - told[-2] == cluster_slots.MAX_WARNING_INTERVAL_S
     assert hunger.update(1) is None and hunger.idle_s == 0, "a task that runs ends it"
     assert [hunger.update(0) for _ in range(3)] == [None, None, 15]
     assert hunger.update(None) is None and hunger.idle_s == 0, "between two stages nobody waits"
 
 
 def test_it_is_reported_only_while_a_stage_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starvation, "POLL_S", 0.01)
-    monkeypatch.setattr(starvation, "FIRST_WARNING_S", 0.02)
+    monkeypatch.setattr(cluster_slots, "POLL_S", 0.01)
+    monkeypatch.setattr(cluster_slots, "FIRST_WARNING_S", 0.02)
     told: list[float] = []
     with warn_while_starving(lambda: 0, told.append):
         deadline = time.monotonic() + 30

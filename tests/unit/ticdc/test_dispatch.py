@@ -10,12 +10,16 @@ import pytest
 from kit.cases import for_each
 from kit.decode_builder import column
 
-from airflow_provider_mysql_cdc.cdc.config.table_filter import TableFilter
-from airflow_provider_mysql_cdc.cdc.config.ticdc_dispatchers import dispatch_rules, rule_for
-from airflow_provider_mysql_cdc.cdc.config.topic_expression import topic_of_table, validate_expression
+from airflow_provider_mysql_cdc.cdc.config.ticdc_fields import (
+    TableFilter,
+    dispatch_rules,
+    rule_for,
+    topic_of_table,
+    validate_expression,
+)
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.model.partition_rule import PartitionRule
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, UniqueIndex
+from airflow_provider_mysql_cdc.cdc.model.topic_transforms import PartitionRule
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitTs, commit_ts
 from airflow_provider_mysql_cdc.cdc.ticdc.partition_dispatcher import dispatcher, value_text
 

@@ -24,8 +24,7 @@ from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import MAX_TS, CommitClock, CommitTs, commit_ts, transaction_number
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import columns_encoder, extension_text, row_options
-from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import value_schema
-from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import TicdcModes, value_schema
 
 DEFAULT = TicdcModes()
 TEXT = TicdcModes(decimal="string", bigint_unsigned="string")

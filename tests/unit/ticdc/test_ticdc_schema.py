@@ -13,8 +13,7 @@ from kit.decode_builder import column, table
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import column_field, key_schema, value_schema
-from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import TicdcModes, column_field, key_schema, value_schema
 
 DEFAULT = TicdcModes()
 # The rows of the seed's type table.

@@ -7,7 +7,7 @@ import re
 import pytest
 from kit.cases import for_each
 
-from airflow_provider_mysql_cdc.cdc.transforms.date_format import JavaDateFormat
+from airflow_provider_mysql_cdc.cdc.transforms.value_text import JavaDateFormat
 
 pytestmark = pytest.mark.quick
 

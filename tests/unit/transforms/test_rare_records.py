@@ -8,7 +8,6 @@ import pytest
 from kit.cases import for_each
 from kit.chain_records import event, made, record
 
-from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader, ChainRecord
 from airflow_provider_mysql_cdc.cdc.transforms.known_transforms import DEBEZIUM
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     OPTIONAL_INT32,
@@ -18,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     TransformFault,
     struct_of,
 )
+from airflow_provider_mysql_cdc.cdc.transforms.transform import ChainHeader, ChainRecord
 from airflow_provider_mysql_cdc.cdc.transforms.value_text import value_text
 
 pytestmark = pytest.mark.quick

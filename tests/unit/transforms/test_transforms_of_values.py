@@ -10,9 +10,7 @@ from kit.cases import for_each
 from kit.chain_records import event, made, record
 
 from airflow_provider_mysql_cdc.cdc.formats.chain_converter import write_binary, write_text
-from airflow_provider_mysql_cdc.cdc.transforms.cast import cast_value
-from airflow_provider_mysql_cdc.cdc.transforms.chain_record import ChainHeader, ChainRecord
-from airflow_provider_mysql_cdc.cdc.transforms.header_literals import parse_literal
+from airflow_provider_mysql_cdc.cdc.transforms.header_transforms import parse_literal
 from airflow_provider_mysql_cdc.cdc.transforms.known_transforms import CONNECT, DEBEZIUM
 from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     CONNECT_DATE,
@@ -25,8 +23,9 @@ from airflow_provider_mysql_cdc.cdc.transforms.record_schema import (
     TransformFault,
     struct_of,
 )
-from airflow_provider_mysql_cdc.cdc.transforms.transform import OptionError
+from airflow_provider_mysql_cdc.cdc.transforms.transform import ChainHeader, ChainRecord, OptionError
 from airflow_provider_mysql_cdc.cdc.transforms.value_text import value_text
+from airflow_provider_mysql_cdc.cdc.transforms.value_transforms import cast_value
 
 pytestmark = pytest.mark.quick
 CENTS = RecordSchema("bytes", True, name=DECIMAL, version=1, parameters={"scale": "2"})

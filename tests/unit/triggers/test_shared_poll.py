@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kit.polls import active_polls
 
-from airflow_provider_mysql_cdc.triggers.shared_poll import Subscription
+from airflow_provider_mysql_cdc.triggers.base import Subscription
 
 SOON_S, NEVER_S = 0.01, 3600.0
 

@@ -29,7 +29,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen import temporal_renderers
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import Emitter, Render, WireLayout
@@ -37,8 +37,8 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnReques
 from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextCode, TextRequest, text_code
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import base64_text, quote_byte_text
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
-from airflow_provider_mysql_cdc.cdc.model.custom_column import ConverterError, CustomColumn
-from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_double, java_float
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ConverterError, CustomColumn
+from airflow_provider_mysql_cdc.cdc.model.java import java_double, java_float
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import TEMPORAL_FAMILIES, Family
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 

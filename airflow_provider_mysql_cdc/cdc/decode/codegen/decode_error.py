@@ -7,14 +7,13 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode, Emitter
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_text
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import decimal_text
 from airflow_provider_mysql_cdc.cdc.decode.values.temporal import date_text
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
-from airflow_provider_mysql_cdc.cdc.model.custom_column import CONVERTER_REMEDY, ConverterError
+from airflow_provider_mysql_cdc.cdc.model.column_rule import CONVERTER_REMEDY, ConverterError
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 _REMEDY = (

@@ -1,14 +1,26 @@
-"""Settings that a decoder is compiled for."""
+"""Settings that a decoder is compiled for, and what it shares with the records of one event.
+
+Values that events show as null because a type of the contract cannot hold them, until they are reported.
+
+As Debezium does, ``time.precision.mode`` ``connect`` and ``isostring`` write null for a TIME outside of a day, and
+``nanoseconds`` for a DATETIME beyond 64 bits, if the column may be NULL. The event is kept, but its value is lost, so
+it is counted, and the first one of a column is logged. Where the column's default stands for NULL, which would be
+another value, the row fails.
+
+Generated code has no way to return them: it notes them here, each thread its own, and who decodes takes them after
+each event, or after each row of a snapshot. Who decodes rows again drops what was noted before.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment
-from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
-from airflow_provider_mysql_cdc.cdc.model.table import Column
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, CustomColumn
+from airflow_provider_mysql_cdc.cdc.model.table import Column, TableId
 
 TIME_MODES = (
     "adaptive_time_microseconds",
@@ -137,3 +149,130 @@ class EnvelopeText:
     key_schema: str | None = None
     value_schema: str | None = None
     null_text: Mapping[str, str] = field(default_factory=lambda: _NO_TEXT, hash=False)
+
+
+NULLED_SUFFIX = " (values written as null)"
+"""Follows the topic in the name under which they are counted."""
+
+
+class NulledValue(NamedTuple):
+    """Describe a value.
+
+    Args:
+        column: Its column.
+        value: The value as MySQL shows it; empty where the configuration changes what events show of the column.
+        mode: ``time.precision.mode``.
+    """
+
+    column: str
+    value: str
+    mode: str
+
+
+class NulledValues(threading.local):
+    """Hold the values that this thread has written as null.
+
+    Attributes:
+        values: They, in order.
+    """
+
+    def __init__(self) -> None:
+        self.values: list[NulledValue] = []
+
+    def note(self, column: Column, options: DecoderOptions, value: str) -> None:
+        """Note a value.
+
+        Args:
+            column: Its column.
+            options: Modes.
+            value: The value as MySQL shows it.
+        """
+        hidden = options.treatment(column).change is not None
+        self.values.append(NulledValue(column.name, "" if hidden else value, options.time_mode))
+
+    def take(self) -> list[NulledValue]:
+        """Return the values and forget them."""
+        values, self.values = self.values, []
+        return values
+
+
+NULLED = NulledValues()
+
+
+def nulled_warning(table: TableId, value: NulledValue, where: str) -> str:
+    """Return the line of the log.
+
+    Args:
+        table: The table.
+        value: The first such value of its column.
+        where: The event, or the key range of a snapshot.
+    """
+    shown = f" {value.value}" if value.value else ""
+    return (
+        f"WARNING: the value{shown} of column {value.column} of table {table} is null in its event ({where}): "
+        f"time.precision.mode={value.mode} cannot represent it. Others of the column are counted and not logged. "
+        "Another time.precision.mode, such as microseconds, can represent it"
+    )
+
+
+class UnnumberedRow(int):
+    """Count rows for a contract whose source block does not number them: an int whose text is empty."""
+
+    __slots__ = ()
+
+    def __add__(self, rows: int) -> UnnumberedRow:
+        return UnnumberedRow(int(self) + rows)
+
+    def __format__(self, spec: str) -> str:
+        return ""
+
+
+class EventContext:
+    """Carry the text around a row's images; the caller fills it once per event.
+
+    A value's payload is ``{"before":B,"after":A,"source":`` + src_head + row number + src_tail +
+    ``,"transaction":`` + transaction + ``,"op":"c"`` + tail. The decoder closes the ``payload`` member itself.
+
+    Args:
+        src_head: The source block from its ``{`` up to and including ``"row":``.
+        src_tail: The source block after the row number, with its closing ``}``; without ``row`` only that.
+        tail: What follows the op, for example ``,"ts_ms":1,"ts_us":1000,"ts_ns":1000000}``, with the closing ``}``.
+        first_row: Number of the event's first row in the source block, a ``UnnumberedRow`` where that has no ``row``.
+        transaction: JSON text of the transaction block.
+        where: Position of the event for error texts, ``binlog.000003:4711``.
+
+    Texts that are not JSON have ``plain``: a function that fills a context with JSON, and its other arguments.
+    Flat rows have the transaction's timestamp in ``stamp``, unwrapped ones what their ``headers`` are made of.
+    """
+
+    __slots__ = ("first_row", "headers", "plain", "src_head", "src_tail", "stamp", "tail", "transaction", "where")
+
+    def __init__(
+        self,
+        src_head: str = '{"row":',
+        src_tail: str = "}",
+        tail: str = "}",
+        *,
+        first_row: int = 0,
+        transaction: str = "null",
+        where: str = "",
+    ) -> None:
+        self.src_head = src_head
+        self.src_tail = src_tail
+        self.tail = tail
+        self.first_row = first_row
+        self.transaction = transaction
+        self.where = where
+        self.plain: tuple[Any, ...] | None = None
+        self.stamp = 0
+        self.headers: tuple[Any, ...] = ()
+
+    def as_json(self) -> EventContext:
+        """Return a context of the same event whose texts are JSON."""
+        if self.plain is None:
+            return self
+        context = EventContext(first_row=self.first_row, transaction=self.transaction)
+        fill, *arguments = self.plain
+        fill(context, *arguments)
+        context.where = self.where
+        return context

@@ -14,8 +14,7 @@ from typing import Any
 
 import orjson
 
-from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import literal
-from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import compiled, run_function
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import compiled, literal, run_function
 from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import (
     ByteBudget,
     children,

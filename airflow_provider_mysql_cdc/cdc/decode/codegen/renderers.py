@@ -13,27 +13,28 @@ from functools import partial
 
 import orjson
 
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen import literal_temporal_renderers, temporal_renderers
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnRenderer, Emitter, Render, WireLayout
 from airflow_provider_mysql_cdc.cdc.decode.codegen.json_documents import json_string
 from airflow_provider_mysql_cdc.cdc.decode.values import temporal
-from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
-from airflow_provider_mysql_cdc.cdc.decode.values.geometry import geometry_text, point_text, vector_text
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
     BASE64_PAIRS,
     FloatTexts,
     base64_int,
     base64_text,
+    decimal_double,
+    decimal_groups,
+    decimal_text,
     escape_utf8,
     narrowed_float,
     quote_byte_text,
 )
-from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_double, decimal_groups, decimal_text
+from airflow_provider_mysql_cdc.cdc.decode.values.text_values import charset, geometry_text, point_text, vector_text
 from airflow_provider_mysql_cdc.cdc.errors import READ_AGAIN, SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
-from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_double
+from airflow_provider_mysql_cdc.cdc.model.java import java_double
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family, WireFormat
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 

@@ -16,17 +16,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import (
+    ROW_ERRORS,
     ColumnCode,
     Emitter,
+    NullBitmapFunctions,
     image_bodies,
     literal,
     object_body,
-)
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import (
-    ROW_ERRORS,
-    NullBitmapFunctions,
     run_source,
 )
 from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import (
@@ -40,7 +38,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.unavailable import UNWRITABLE
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import escape_utf8
 from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import patched_text
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.model.custom_column import CONVERTER_REMEDY, ConverterError
+from airflow_provider_mysql_cdc.cdc.model.column_rule import CONVERTER_REMEDY, ConverterError
 from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, TOMBSTONE, RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 

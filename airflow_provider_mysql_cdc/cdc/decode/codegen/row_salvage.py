@@ -13,8 +13,8 @@ from struct import calcsize
 from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import lenenc
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode, Emitter, WireLayout
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 

@@ -1,4 +1,6 @@
-"""The code that tables of one shape share: that of their columns and the functions generated from it.
+"""The code that tables of one shape share, and the keys that a writer owns.
+
+The code that tables of one shape share: that of their columns and the functions generated from it.
 
 A shape is everything that determines generated code but the texts around a payload, which contain the table's name.
 Those replace marks in the compiled code, so that a thousand tables of a shape are compiled once.
@@ -6,33 +8,52 @@ Those replace marks in the compiled code, so that a thousand tables of a shape a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Dialect
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import JSON, Dialect
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import (
+    MAX_BITMAPS,
     ColumnCode,
     Emitter,
+    NullBitmapFunctions,
+    compiled,
     image_bodies,
     literal,
     object_body,
-)
-from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
-from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import (
-    MAX_BITMAPS,
-    NullBitmapFunctions,
-    compiled,
     run_code,
     run_function,
 )
-from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
-from airflow_provider_mysql_cdc.cdc.model.interning import Interned, interned
-from airflow_provider_mysql_cdc.cdc.model.table import Column
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Interned, interned
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedKeys:
+    """Decide by its key whether a writer produces a row, so that the other rows need not be decoded.
+
+    Args:
+        partition_count: The topic's partition count.
+        own_partitions: Those of this writer.
+        partitioner: Returns the partition of a record's key among so many.
+    """
+
+    partition_count: int
+    own_partitions: frozenset[int]
+    partitioner: Callable[[bytes | None, int], int]
+
+    def owns(self, key: bytes | None) -> bool:
+        """Return whether this writer produces the record with this key.
+
+        Args:
+            key: The key as the record has it, or None.
+        """
+        return self.partitioner(key, self.partition_count) in self.own_partitions
+
 
 # Generated code holds byte text, in which no character is above U+00FF.
 KEY_PREFIX, KEY_SUFFIX, VALUE_PREFIX = "\u0100", "\u0101", "\u0102"

@@ -24,17 +24,17 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import (
     within_int64,
 )
 from airflow_provider_mysql_cdc.cdc.decode.values import temporal, text_values
-from airflow_provider_mysql_cdc.cdc.decode.values.geometry import geometry_text, point_text, vector_text
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
     BASE64_PAIRS,
     base64_int,
     base64_text,
+    decimal_text,
     escape,
     escape_utf8,
     quote_byte_text,
     to_byte_text,
 )
-from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_text
+from airflow_provider_mysql_cdc.cdc.decode.values.text_values import geometry_text, point_text, vector_text
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.charset_decoders import shown_text
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import TEMPORAL_FAMILIES, Family

@@ -10,11 +10,9 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import lenenc
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Dialect, TextParts
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import JSON, Dialect, TextParts, schema_wrapper
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ObjectDelimiters, literal
-from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON, schema_wrapper
-from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import constant_text
-from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, value_columns
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import constant_text, key_columns, value_columns
 from airflow_provider_mysql_cdc.cdc.decode.codegen.table_shape import KEY_PREFIX, KEY_SUFFIX, VALUE_PREFIX
 from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextRequest
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text, to_byte_text

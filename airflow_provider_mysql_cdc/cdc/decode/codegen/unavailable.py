@@ -24,8 +24,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import text_parts
-from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import text_parts
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ROW_ERRORS
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import BINARY_TEXTS
 from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextRequest
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text

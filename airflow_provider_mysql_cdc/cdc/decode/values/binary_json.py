@@ -15,8 +15,7 @@ from typing import Any
 
 import orjson
 
-from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import base64_text
-from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_groups, decimal_text
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import base64_text, decimal_groups, decimal_text
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 
 _LARGE_OBJECT, _LARGE_ARRAY, _LITERAL, _INT16, _UINT16, _INT32, _UINT32 = 1, 3, 4, 5, 6, 7, 8

@@ -1,5 +1,7 @@
 """JSON strings and numbers exactly as Kafka Connect's JsonConverter (Jackson) writes them.
 
+JSON strings and numbers exactly as Kafka Connect's JsonConverter (Jackson) writes them.
+
 The generated decoders work on *byte text*: the event's bytes read as ISO 8859-1, so that one character is one byte.
 UTF-8 data passes through unchanged, and one final ``encode("latin-1")`` gives the record's bytes.
 """
@@ -13,7 +15,7 @@ from collections.abc import Callable
 
 import orjson
 
-from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_float
+from airflow_provider_mysql_cdc.cdc.model.java import java_float
 
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _SPECIAL = re.compile('["\\\\\x00-\x1f\U00010000-\U0010ffff\ud800-\udfff]')
@@ -128,3 +130,31 @@ class FloatTexts(dict[int, str]):
             self.clear()
         text = self[bits] = java_float(_F32.unpack(_U32.pack(bits))[0])
         return text
+
+
+# Bytes that hold 0 to 9 digits. Source: MySQL source, decimal.cc (dig2bytes).
+DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+
+
+def decimal_groups(precision: int, scale: int) -> list[tuple[int, int]]:
+    """Return the groups of a packed DECIMAL as (digits, bytes), most significant first."""
+    integer_digits = precision - scale
+    groups = [(integer_digits % 9, DIGIT_BYTES[integer_digits % 9])] if integer_digits % 9 else []
+    groups += [(9, 4)] * (integer_digits // 9 + scale // 9)
+    if scale % 9:
+        groups.append((scale % 9, DIGIT_BYTES[scale % 9]))
+    return groups
+
+
+def decimal_text(unscaled: int, scale: int) -> str:
+    """Return the plain text of ``unscaled * 10**-scale`` with all digits after the point."""
+    if not scale:
+        return str(unscaled)
+    digits = f"{abs(unscaled):0{scale + 1}d}"
+    return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
+
+
+def decimal_double(unscaled: int, scale: int) -> float:
+    """Return the double nearest to ``unscaled * 10**-scale``."""
+    power: int = 10**scale
+    return unscaled / power

@@ -1,15 +1,24 @@
-"""Values of MySQL's text protocol by lookup; each lookup table computes a value once."""
+"""Values of MySQL's text protocol by lookup, texts by character set, spatial values and vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TypeVar
+from struct import Struct, unpack
+from typing import NamedTuple, TypeVar
 
 from airflow_provider_mysql_cdc.cdc.decode.values import temporal
 from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import compact_text
-from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import escape_utf8, narrowed_float
-from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_double, java_float
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
+    base64_text,
+    escape_utf8,
+    make_escape,
+    narrowed_float,
+)
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.model.charset_decoders import UNICODE, DecodeText, text_decoder
+from airflow_provider_mysql_cdc.cdc.model.charset_tables import MULTI, SINGLE
+from airflow_provider_mysql_cdc.cdc.model.java import java_double, java_float
 
 V = TypeVar("V")
 
@@ -117,3 +126,94 @@ def json_document(data: str) -> str:
 def plain_number(text: str) -> str:
     """Return a number without the zeros of ZEROFILL."""
     return str(int(text))
+
+
+class Charset(NamedTuple):
+    """Decode one character set.
+
+    Args:
+        decode: Bytes to str.
+        ascii_compatible: Whether bytes below 0x80 alone always are the ASCII characters of that code.
+        escape: Byte text in this character set to the inside of a JSON string, byte text.
+        unit: Least bytes of a character.
+    """
+
+    decode: DecodeText
+    ascii_compatible: bool
+    escape: Callable[[str], str]
+    unit: int = 1
+
+
+@cache
+def charset(name: str) -> Charset:
+    """Return the decoder of a MySQL character set.
+
+    Args:
+        name: MySQL's name, lower case; not ``binary``.
+
+    Raises:
+        SchemaError: When the name is not one of MySQL's character sets.
+    """
+    if name in UNICODE:
+        codec, unit = UNICODE[name]
+        decode = text_decoder(name)
+        return Charset(decode, unit == 1, escape_utf8 if codec == "utf-8" else make_escape(decode, unit == 1), unit)
+    if name in SINGLE or name in MULTI:
+        decode = text_decoder(name)
+        # swe7 has letters in place of brackets and braces.
+        return Charset(decode, name != "swe7", make_escape(decode, name != "swe7"))
+    raise SchemaError(
+        f"Character set {name} is not known",
+        remedy="report the character set, or exclude the column (column.exclude.list)",
+    )
+
+
+_POINTS = {1: Struct("<xIdd"), 0: Struct(">xIdd")}
+_WKB_POINT = 1
+
+
+def _parts(data: bytes) -> tuple[str, str, bytes]:
+    """Split MySQL's format: 4 bytes SRID (little-endian), then well-known binary."""
+    srid = int.from_bytes(data[:4], "little")
+    wkb = data[4:]
+    if len(wkb) < 5:
+        raise ValueError(f"a spatial value of {len(data)} bytes is too short")
+    # SRID 0 is written as null (captured/types, geoms).
+    return base64_text(wkb), str(srid) if srid else "null", wkb
+
+
+def geometry_text(data: bytes) -> str:
+    """Return a spatial value as the JSON of ``io.debezium.data.geometry.Geometry``.
+
+    Raises:
+        ValueError: When the value is too short.
+    """
+    wkb, srid, _ = _parts(data)
+    return f'{{"wkb":"{wkb}","srid":{srid}}}'
+
+
+def point_text(data: bytes) -> str:
+    """Return a POINT value as the JSON of ``io.debezium.data.geometry.Point``.
+
+    Raises:
+        ValueError: When the value is not a point.
+    """
+    text, srid, wkb = _parts(data)
+    layout = _POINTS.get(wkb[0])
+    if layout is None or len(wkb) != layout.size:
+        raise ValueError("a POINT column holds a value that is not a point")
+    kind, x, y = layout.unpack(wkb)
+    if kind != _WKB_POINT:
+        raise ValueError(f"a POINT column holds geometry type {kind}")
+    return f'{{"x":{java_double(x)},"y":{java_double(y)},"wkb":"{text}","srid":{srid}}}'
+
+
+def vector_text(data: bytes) -> str:
+    """Return a VECTOR value (little-endian floats) as a JSON array.
+
+    Raises:
+        ValueError: When the value is not a whole number of floats.
+    """
+    if len(data) % 4:
+        raise ValueError(f"a VECTOR value has {len(data)} bytes, which is not a multiple of 4")
+    return "[" + ",".join(map(java_float, unpack(f"<{len(data) // 4}f", data))) + "]"

@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_entries import bytes_checksum_of
 from airflow_provider_mysql_cdc.cdc.verify.read.avro_events import as_json, readable_schema, without_logical_types
-from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import row_bytes
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.structures.event_layout import RecentTails, Times
 

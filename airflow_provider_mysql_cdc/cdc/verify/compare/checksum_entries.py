@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Protocol, TypeGuard, cast
 from zlib import crc32
 
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import partition_of
 from airflow_provider_mysql_cdc.cdc.verify.read.sql_literals import escapes_as_in_sql
 from airflow_provider_mysql_cdc.cdc.verify.read.sql_row_text import CHECKSUM_BYTES, table_mark
 

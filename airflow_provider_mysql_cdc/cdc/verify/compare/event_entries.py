@@ -15,10 +15,13 @@ from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.compare.key_state import StreamPasses, event_mark
 from airflow_provider_mysql_cdc.cdc.verify.history.key_history import step_bytes
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind, FoldEntry
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader, EventRecord, UnreadableRecord
-from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import is_repair, settled_places
-from airflow_provider_mysql_cdc.cdc.verify.read.row_records import WrittenRow
-from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
+    EventReader,
+    EventRecord,
+    UnreadableRecord,
+    row_bytes,
+)
+from airflow_provider_mysql_cdc.cdc.verify.read.row_records import WrittenRow, is_repair, settled_places
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable, named_table
 
 OF_ANY_TABLE = b"any"

@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.verify.history.key_history import (
 )
 from airflow_provider_mysql_cdc.cdc.verify.history.transactions import TransactionFold
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind, FoldEntry
-from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes, stored_row
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import row_bytes, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
 from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import RowDifference
 

@@ -9,12 +9,12 @@ from types import MappingProxyType
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.ticdc_dispatchers import rule_for
+from airflow_provider_mysql_cdc.cdc.config.ticdc_fields import rule_for
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import value_columns
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, read_incremental_state
-from airflow_provider_mysql_cdc.cdc.model.partition_rule import PartitionRule
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.topic_transforms import PartitionRule
 from airflow_provider_mysql_cdc.cdc.verify.history.key_history import NO_TIMES_REASON, ROWS_ONLY_REASON
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable

@@ -13,9 +13,13 @@ from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind, FoldEntry
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, event_identity
-from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import is_repair
-from airflow_provider_mysql_cdc.cdc.verify.read.source_place import commit_ts_of, source_order
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
+    EventRecord,
+    commit_ts_of,
+    event_identity,
+    source_order,
+)
+from airflow_provider_mysql_cdc.cdc.verify.read.row_records import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
 
 _READ = "r"
@@ -102,7 +106,7 @@ def view_of(record: EventRecord, order: int, headers: Headers, view_ts: int | No
     """Return which view a snapshot has read a row in; empty for other events.
 
     All rows of a table that one view has shown have the same position and time. The time is in whole seconds, as
-    Debezium writes it; a snapshot waits for another one than that of the view before (``snapshot.view_second``). A
+    Debezium writes it; a snapshot waits for another one than that of the view before (``snapshot.view_coordinator``). A
     repair reads one row of several.
 
     Args:

@@ -18,9 +18,8 @@ from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessag
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, Record
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic
 from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRules
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord
-from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import is_repair
-from airflow_provider_mysql_cdc.cdc.verify.read.source_place import place_order, source_order
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, place_order, source_order
+from airflow_provider_mysql_cdc.cdc.verify.read.row_records import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
 
 _CHANGES = frozenset("cudt")
@@ -35,7 +34,7 @@ class KeptBatch:
 
     Args:
         epoch: Its number.
-        start: Where it begins in the binlog, as ``source_place`` orders places.
+        start: Where it begins in the binlog, as ``event_record`` orders places.
         end: Where it ends.
         begun_ms: When it was planned, milliseconds since 1970.
         ended_ms: When its last marker was written.

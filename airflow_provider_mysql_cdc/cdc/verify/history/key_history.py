@@ -16,11 +16,11 @@ from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     UNKNOWN_STRUCTURE,
     EventRecord,
     Row,
+    commit_ts_of,
     event_identity,
     hash64,
+    row_bytes,
 )
-from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes
-from airflow_provider_mysql_cdc.cdc.verify.read.source_place import commit_ts_of
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind
 
 _STEP = struct.Struct("<BQQIQI")

@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.verify.history.key_history import HistoryRul
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import PayloadReader
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, UnreadableRecord
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable
 
 TRANSACTION_TOPIC = 0xFFFE

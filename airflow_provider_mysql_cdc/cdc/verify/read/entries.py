@@ -53,7 +53,7 @@ class EntryKind(IntEnum):
     UNREADABLE = 12
     """A record that is no event; its value is the reason."""
     REPAIRED = 13
-    """A record that a repair has written, in addition to the others (``repair_marks``)."""
+    """A record that a repair has written, in addition to the others (``row_records``)."""
     TRANSACTION_EVENT = 14
     """An event in its transaction (``history.transactions``), in addition to the others."""
     TRANSACTION_BOUNDARY = 15
@@ -82,7 +82,8 @@ class FoldEntry(NamedTuple):
         offset: The record's offset.
         order: Where the event is in the binlog, for records of different partitions; 0 where that is not known.
         key: Canonical bytes of the row's identity (``compared_table``).
-        value: Canonical bytes of the row's values (``row_text``); empty for a row that does not exist. Of an event of a
+        value: Canonical bytes of the row's values (``event_record``); empty for a row that does not exist. Of an event
+        of a
             table without a key, what decides whether it counts (``key_state.event_mark``).
     """
 

@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import EXTENSION_FIELDS
 from airflow_provider_mysql_cdc.cdc.verify.read.avro_events import AvroPart, LookupSchema
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
+    FORMS_MEMBER,
     EventReader,
     EventRecord,
     Forms,
@@ -23,7 +24,6 @@ from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     struct_forms,
 )
 from airflow_provider_mysql_cdc.cdc.verify.read.json_events import JsonWithSchemas, PlainJson
-from airflow_provider_mysql_cdc.cdc.verify.read.row_text import FORMS_MEMBER
 
 NO_CHANGE = ""
 """``op`` of tombstones and of messages that are no change events."""

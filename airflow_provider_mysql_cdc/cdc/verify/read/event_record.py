@@ -1,4 +1,6 @@
-"""What a verification reads of a record, in whatever format it is written, and how its values are written.
+"""What a verification reads of a record: canonical bytes of its values, and its place in the binlog.
+
+What a verification reads of a record, in whatever format it is written, and how its values are written.
 
 An event that was written before an ALTER TABLE has the forms of the earlier structure; with them its values can be
 compared with those of the table (``value_meaning``).
@@ -7,10 +9,14 @@ compared with those of the table (``value_meaning``).
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+import orjson
+
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 
 
@@ -196,3 +202,125 @@ def _row_number(source: Row) -> int:
 def hash64(data: bytes) -> int:
     """Return 64 bits, never 0."""
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") or 1
+
+
+_COMMIT_TS = "_tidb_commit_ts"
+_POSITION_BITS = 44
+"""Bits of an order for the position in a file; MySQL's files may grow beyond 4 GiB with a large transaction."""
+_EPOCH_S = 1_577_836_800
+_SECONDS, _FILES, _PLACES = 29, 3, 32
+"""Bits of an order by time: seconds since 2020, the last bits of the file's number, and of the position."""
+
+
+def source_order(source: Row) -> int:
+    """Return where an event is in the binlog, as a number; 0 where its source block does not say."""
+    commit_ts = commit_ts_of(source)
+    if commit_ts is not None:
+        return commit_ts
+    file, pos = source.get("file"), source.get("pos")
+    if not isinstance(file, str) or not isinstance(pos, int):
+        return 0
+    try:
+        return position_order(file_number(file), pos)
+    except ValueError:
+        return 0
+
+
+def commit_ts_of(source: Row) -> int | None:
+    """Return TiCDC's timestamp of an event; None where it has none."""
+    commit_ts = source.get(_COMMIT_TS)
+    return commit_ts if isinstance(commit_ts, int) else None
+
+
+def position_order(file: int, pos: int) -> int:
+    """Return a place in the binlog as a number of 64 bits."""
+    return (file << _POSITION_BITS | pos) & 0xFFFF_FFFF_FFFF_FFFF
+
+
+def place_order(offset: BinlogOffset) -> int:
+    """Return a transaction boundary as such a number."""
+    return position_order(file_number(offset.file), offset.pos)
+
+
+def time_of(source: Row) -> int:
+    """Return when an event was committed, as a number that is the same for events of one millisecond; 0 if unknown."""
+    commit_ts, at_ms = commit_ts_of(source), source.get("ts_ms")
+    if commit_ts is not None:
+        return commit_ts
+    return at_ms if isinstance(at_ms, int) else 0
+
+
+def time_order(source: Row) -> int:
+    """Return when an event was logged, as such a number; within one second, where it is in the binlog.
+
+    Positions begin anew on another server, but the binlog of a replica keeps the time of the source.
+    """
+    order, at_ms = source_order(source), source.get("ts_ms")
+    if not order or not isinstance(at_ms, int) or _COMMIT_TS in source:
+        return order
+    seconds = max(0, min(at_ms // 1000 - _EPOCH_S, (1 << _SECONDS) - 1))
+    file, pos = order >> _POSITION_BITS, order & ((1 << _POSITION_BITS) - 1)
+    place = (file & ((1 << _FILES) - 1)) << _PLACES | min(pos, (1 << _PLACES) - 1)
+    return seconds << (_FILES + _PLACES) | place
+
+
+MAX_VALUE_CHARACTERS = 1024
+"""Longest text, or JSON of another value, that a comparison carries; of longer ones it carries a digest."""
+DIGEST_MARK = "blake2b:"
+"""What a digest begins with; a text that does is written as one."""
+_DIGEST = b'"' + DIGEST_MARK.encode()
+FORMS_MEMBER = "\0forms"
+"""Member with the forms of values (``row_comparison``); no column has such a name."""
+
+
+def row_bytes(row: Mapping[str, Any]) -> bytes:
+    """Return the canonical bytes of a row: JSON with sorted columns, in which long values are digests."""
+    text = _dumps(row)
+    if len(text) <= MAX_VALUE_CHARACTERS and _DIGEST not in text:
+        return text
+    return _dumps({name: value if name == FORMS_MEMBER else _shortened(value) for name, value in row.items()})
+
+
+def stored_row(text: bytes) -> dict[str, Any]:
+    """Return the row that ``row_bytes`` wrote; long values as digests."""
+    row: dict[str, Any] = json.loads(text)
+    return row
+
+
+def row_values(text: bytes) -> dict[str, Any]:
+    """Return the values of the row that ``row_bytes`` wrote, without its forms; long ones as digests."""
+    return {name: value for name, value in stored_row(text).items() if name != FORMS_MEMBER}
+
+
+def same_value(one: Any, other: Any) -> bool:
+    """Return whether two values are written alike.
+
+    In Python, true equals 1, 1 equals 1.0, and -0.0 equals 0.0; their texts differ.
+    """
+    return _dumps(one) == _dumps(other)
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, (int, float)) or value is None:
+        return value
+    text = value if isinstance(value, str) else _dumps(value).decode()
+    if len(text) <= MAX_VALUE_CHARACTERS and not text.startswith(DIGEST_MARK):
+        return value
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{DIGEST_MARK}{digest}:{len(text)}"
+
+
+def _dumps(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value, default=_plain, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        # Whole numbers beyond 64 bits, and halves of surrogate pairs.
+        return json.dumps(value, default=_plain, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).hex()
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)

@@ -16,7 +16,7 @@ import orjson
 
 from airflow_provider_mysql_cdc.cdc.convert.json_text import RawJson, dumps
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import narrowed_float
-from airflow_provider_mysql_cdc.cdc.model.java_numbers import java_double
+from airflow_provider_mysql_cdc.cdc.model.java import java_double
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import Forms, Row, SchemaForms, UnreadableRecord
 

@@ -1,24 +1,38 @@
-"""Write the rows of a table as records, in memory, as a snapshot writes them to Kafka."""
+"""Read the records of a topic up to an offset, know those of repairs, and write rows of a table as records in
+memory.
+
+The header of records that a repair writes: it settles what is before them, of their key and in their partition.
+
+A repair writes the row of a key as it is, or that there is none. So what was wrong with earlier records of the key
+leads consumers nowhere any longer, and verifications do not report it again.
+"""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
+from confluent_kafka import Message
+
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import NULLED, EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, selected_columns
-from airflow_provider_mysql_cdc.cdc.drain.row_keys import row_key_options
-from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import row_key_options
+from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError, ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import snapshot_source
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import partition_of
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.records import Headers, RowRecord
+from airflow_provider_mysql_cdc.cdc.model.records import Header, Headers, RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
+from airflow_provider_mysql_cdc.cdc.sink.message_lists import read_message_lists
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord, read_between
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import DEFAULT_MARKER, make_snapshot_route
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
@@ -116,3 +130,97 @@ def read_columns(cfg: ConnectorConfig, table: Table) -> tuple[Column, ...]:
         *key_columns(table, row_key_options(table)),
     }
     return tuple(column for column in table.columns if column in required)
+
+
+READ_TIMEOUT_S = 120.0
+"""Seconds without a record after which reading fails."""
+
+
+def read_records(cfg: ConnectorConfig, topic: str, bounds: Mapping[int, tuple[int, int]]) -> Iterator[TopicRecord]:
+    """Yield committed records, in order within each partition.
+
+    Args:
+        cfg: The connector's configuration.
+        topic: The topic.
+        bounds: First offset and the offset after the last record, by partition; no open transaction is before that.
+
+    Raises:
+        SinkError: Kafka refuses, or gives nothing for ``READ_TIMEOUT_S``.
+    """
+    with _naming_silence(cfg, topic):
+        yield from read_between(cfg.kafka_settings(), topic, bounds, timeout_s=READ_TIMEOUT_S)
+
+
+def read_messages(cfg: ConnectorConfig, topic: str, partition: int, bounds: tuple[int, int]) -> Iterator[list[Message]]:
+    """Yield committed records of a partition in order, as lists of the client's messages.
+
+    Args:
+        cfg: The connector's configuration.
+        topic: The topic.
+        partition: The partition.
+        bounds: First offset and the offset after the last record; no open transaction is before that.
+
+    Raises:
+        RecordsDeleted: The first offset is not there any more.
+        SinkError: Kafka refuses, or gives nothing for ``READ_TIMEOUT_S``.
+    """
+    with _naming_silence(cfg, topic):
+        yield from read_message_lists(cfg.kafka_settings(), topic, partition, bounds, READ_TIMEOUT_S)
+
+
+@contextmanager
+def _naming_silence(cfg: ConnectorConfig, topic: str) -> Iterator[None]:
+    try:
+        yield
+    except HiddenByTransaction as blocked:
+        # No transaction hides what is before the last stable offset: the brokers have stopped answering.
+        raise SinkConnectionError(
+            "a topic cannot be read on",
+            where=f"topic {topic} at {broker_addresses(cfg.kafka_settings())}",
+            why=f"the brokers gave nothing for {READ_TIMEOUT_S:.0f} s; reading stopped at {blocked}",
+            remedy="look at the brokers, then run the task again",
+        ) from None
+
+
+_PLACE = re.compile(rb"(?<!\d)(\d{1,9})@(\d{1,18})(?!\d)")
+REPAIR_HEADER = "cdc-repair"
+"""Header of every record that a repair writes: the id of its run."""
+
+SETTLED_HEADER = "cdc-repair-settles"
+"""Header of a row that a repair writes, or deletes, with the places of records that have no key to write behind."""
+
+
+def settled_header(places: Iterable[tuple[int, int]]) -> list[Header]:
+    """Return the header that names records without keys as settled; none where there are none."""
+    text = ",".join(f"{partition}@{offset}" for partition, offset in sorted(places))
+    return [(SETTLED_HEADER, text.encode())] if text else []
+
+
+def settled_places(headers: Headers) -> Iterator[tuple[int, int]]:
+    """Yield partitions and offsets of the records that such a header names."""
+    for name, content in headers or ():
+        if name == SETTLED_HEADER and content is not None:
+            for partition, offset in _PLACE.findall(content):
+                yield int(partition), int(offset)
+
+
+def without_unknown_repair(record: TopicRecord, runs: Mapping[bytes | None, int]) -> TopicRecord:
+    """Return a record without the marks of a repair if it is of none of these runs: other hands have written them.
+
+    Args:
+        record: The record.
+        runs: The runs that have repaired something in the topic, as the ledger says, and when they wrote the last of
+            it. What has a later time has copied the marks.
+    """
+    of_runs = (runs.get(run, -1) for name, run in record.headers or () if name == REPAIR_HEADER)
+    if all(record.timestamp_ms <= last_ms for last_ms in of_runs):
+        return record
+    return replace(record, headers=tuple(h for h in record.headers if h[0] not in (REPAIR_HEADER, SETTLED_HEADER)))
+
+
+def is_repair(headers: Headers) -> bool:
+    """Return whether a repair has written a record."""
+    for name, _ in headers or ():  # asked of each record, so no generator  # noqa: SIM110
+        if name == REPAIR_HEADER:
+            return True
+    return False

@@ -24,8 +24,7 @@ from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import constant_text
-from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, value_columns
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import constant_text, key_columns, value_columns
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name

@@ -20,8 +20,8 @@ from airflow_provider_mysql_cdc.cdc.model.charset_decoders import shared_charact
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, quote_name
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.committed_ends import committed_ends
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
+from airflow_provider_mysql_cdc.cdc.sink.topic_settings import committed_ends
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import text_literal
 from airflow_provider_mysql_cdc.cdc.verify.compare.event_entries import event_entries, is_raw, named_row
 from airflow_provider_mysql_cdc.cdc.verify.compare.judged_kinds import chooses_partition_by_key
@@ -33,9 +33,15 @@ from airflow_provider_mysql_cdc.cdc.verify.compare.key_state import (
 )
 from airflow_provider_mysql_cdc.cdc.verify.compare.suspects import Bounds, Suspect
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventReader, UnreadableRecord
-from airflow_provider_mysql_cdc.cdc.verify.read.record_range import read_records
-from airflow_provider_mysql_cdc.cdc.verify.read.row_text import DIGEST_MARK, row_values, same_value, stored_row
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
+    DIGEST_MARK,
+    EventReader,
+    UnreadableRecord,
+    row_values,
+    same_value,
+    stored_row,
+)
+from airflow_provider_mysql_cdc.cdc.verify.read.row_records import read_records
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import STATE_DIFFERENCES, DifferenceKind
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import ComparedTable, TopicTables
 

@@ -17,12 +17,12 @@ from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import (
     position_text,
     unknown_by_reason,
 )
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
     LASTING_DIFFERENCES,
     STATE_DIFFERENCES,
     DifferenceKind,
     Example,
+    RepairMode,
     TableVerdict,
     VerifyResult,
 )

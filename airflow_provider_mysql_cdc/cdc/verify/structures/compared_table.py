@@ -15,9 +15,15 @@ from airflow_provider_mysql_cdc.cdc.emit import topic_names
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, folded_name
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, Row, UnreadableRecord
-from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes
-from airflow_provider_mysql_cdc.cdc.verify.read.source_place import source_order, time_of, time_order
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
+    EventRecord,
+    Row,
+    UnreadableRecord,
+    row_bytes,
+    source_order,
+    time_of,
+    time_order,
+)
 from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import (
     ComparedColumns,
     FormCarrier,

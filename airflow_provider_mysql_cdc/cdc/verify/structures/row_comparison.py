@@ -28,20 +28,21 @@ from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import avro_name, key_schema, value_schema
 from airflow_provider_mysql_cdc.cdc.verify.read.avro_events import readable_schema
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
+    FORMS_MEMBER,
     NUMBER_TEXT,
     UNTOLD,
     Forms,
     Row,
     ValueForm,
     row_forms,
+    same_value,
     struct_forms,
 )
-from airflow_provider_mysql_cdc.cdc.verify.read.row_text import FORMS_MEMBER, same_value
 from airflow_provider_mysql_cdc.cdc.verify.structures.value_meaning import Kind, equal_meanings, meaning
 from airflow_provider_mysql_cdc.cdc.verify.structures.value_writing import changed_forms
 
 _DAY = 86_400 * 10**9
-# First and last nanosecond of the forms in which other values are written as null (``nulled_values``).
+# First and last nanosecond of the forms in which other values are written as null (``decoder_options``).
 _HELD: Mapping[str, tuple[Kind, int, int]] = {
     "org.apache.kafka.connect.data.Time": (Kind.TIME, 0, _DAY),
     "io.debezium.time.IsoTime": (Kind.TIME, 0, _DAY - 1),

@@ -21,8 +21,7 @@ from airflow_provider_mysql_cdc.cdc.schema.history import read_history
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay
 from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import column_renames
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import Row
-from airflow_provider_mysql_cdc.cdc.verify.read.source_place import place_order
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import Row, place_order
 
 NOWHERE = (1 << 64) - 1
 """A place behind all others."""

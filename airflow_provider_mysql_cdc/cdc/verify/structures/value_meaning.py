@@ -13,8 +13,7 @@ from enum import Enum
 from typing import Any, Literal, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import MYSQL_TYPES, Family
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import DECIMAL, NUMBER_TEXT, TIDB, ValueForm
-from airflow_provider_mysql_cdc.cdc.verify.read.row_text import DIGEST_MARK
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import DECIMAL, DIGEST_MARK, NUMBER_TEXT, TIDB, ValueForm
 
 
 class Kind(Enum):

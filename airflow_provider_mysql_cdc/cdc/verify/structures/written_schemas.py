@@ -26,8 +26,7 @@ from airflow_provider_mysql_cdc.cdc.emit.envelope import schema_name
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
-from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import key_schema, value_schema
-from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import TicdcModes, key_schema, value_schema
 from airflow_provider_mysql_cdc.cdc.verify.read.avro_events import readable_schema
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     DECIMAL,

@@ -18,8 +18,9 @@ from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     Forms,
     Row,
     UnreadableRecord,
+    place_order,
+    source_order,
 )
-from airflow_provider_mysql_cdc.cdc.verify.read.source_place import place_order, source_order
 from airflow_provider_mysql_cdc.cdc.verify.structures.added_columns import BEFORE_HISTORY, AddedColumns, DeclaredColumns
 from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import column_field, compared_columns, record_forms
 from airflow_provider_mysql_cdc.cdc.verify.structures.structure_versions import NOWHERE, TableVersions

@@ -15,7 +15,7 @@ import pytest
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.emit.contracts import MYSQL_3, Member
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import partition_of
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify import checksum_reader
 from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import RecordChecksums, TaskChecksums, has_checksums
@@ -31,16 +31,18 @@ from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_entries import (
     key_bucket,
     key_id,
 )
-from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_fold import ChecksumFold, ChecksumResult, merge_checksums
-from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_tables import (
+from airflow_provider_mysql_cdc.cdc.verify.compare.checksum_fold import (
+    ChecksumFold,
+    ChecksumResult,
     DifferingKeys,
     KeyFilter,
     differing_keys,
     keys_left,
+    merge_checksums,
 )
 from airflow_provider_mysql_cdc.cdc.verify.compare.json_slices import JsonSlices, KeyTexts
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import is_sampled
-from airflow_provider_mysql_cdc.cdc.verify.read.source_place import position_order
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import position_order
 from airflow_provider_mysql_cdc.cdc.verify.read.sql_row_text import SqlTexts, sums_sql
 from airflow_provider_mysql_cdc.cdc.verify.structures.event_layout import layout_of
 

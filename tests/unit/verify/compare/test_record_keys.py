@@ -17,9 +17,8 @@ from airflow_provider_mysql_cdc.cdc.verify.compare.event_entries import RecordKe
 from airflow_provider_mysql_cdc.cdc.verify.part_readers import LoneTombstones
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryKind
 from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, UnreadableRecord
-from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import REPAIR_HEADER
-from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_values
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, UnreadableRecord, row_values
+from airflow_provider_mysql_cdc.cdc.verify.read.row_records import REPAIR_HEADER
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import (
     ComparedTable,
     TopicTables,

@@ -23,9 +23,8 @@ from airflow_provider_mysql_cdc.cdc.verify.history.batch_counts import (
     kept_batches,
     lost_records,
 )
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord
-from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import REPAIR_HEADER
-from airflow_provider_mysql_cdc.cdc.verify.read.source_place import position_order
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, position_order
+from airflow_provider_mysql_cdc.cdc.verify.read.row_records import REPAIR_HEADER
 
 pytestmark = pytest.mark.quick
 

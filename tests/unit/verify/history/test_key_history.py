@@ -14,8 +14,7 @@ from airflow_provider_mysql_cdc.cdc.verify.history.key_history import (
     read_step,
     step_bytes,
 )
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, ValueForm
-from airflow_provider_mysql_cdc.cdc.verify.read.source_place import source_order
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import EventRecord, ValueForm, source_order
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
 
 pytestmark = pytest.mark.quick

@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.verify.history.transactions import (
     transaction_check,
 )
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryBlocks, EntryKind, FoldEntry, read_entries
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import compared_table
 
 pytestmark = pytest.mark.quick

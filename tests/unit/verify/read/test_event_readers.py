@@ -19,10 +19,11 @@ from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     EventRecord,
     UnreadableRecord,
     ValueForm,
+    row_bytes,
     row_forms,
+    stored_row,
 )
-from airflow_provider_mysql_cdc.cdc.verify.read.repair_marks import settled_places
-from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes, stored_row
+from airflow_provider_mysql_cdc.cdc.verify.read.row_records import settled_places
 
 pytestmark = pytest.mark.quick
 

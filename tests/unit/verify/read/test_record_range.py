@@ -6,7 +6,7 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord
-from airflow_provider_mysql_cdc.cdc.verify.read import record_range
+from airflow_provider_mysql_cdc.cdc.verify.read import row_records
 
 pytestmark = pytest.mark.quick
 
@@ -26,8 +26,8 @@ def test_brokers_that_stop_giving_records_are_named(monkeypatch: pytest.MonkeyPa
         yield TopicRecord(0, 3, b"k", b"v")
         raise HiddenByTransaction("partition 0: 4 of 9")
 
-    monkeypatch.setattr(record_range, "read_between", stalled)
-    records = record_range.read_records(CFG, "s.shop.orders", {0: (3, 9)})
+    monkeypatch.setattr(row_records, "read_between", stalled)
+    records = row_records.read_records(CFG, "s.shop.orders", {0: (3, 9)})
     assert next(records).offset == 3
     with pytest.raises(SinkConnectionError, match="partition 0: 4 of 9") as raised:
         next(records)

@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import KeyedRecord, ViewPosition
 from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.read.event_record import UnreadableRecord
-from airflow_provider_mysql_cdc.cdc.verify.repair.ghost_delete import GhostDeletes
+from airflow_provider_mysql_cdc.cdc.verify.repair.listed_stretch import GhostDeletes
 
 pytestmark = pytest.mark.quick
 

@@ -19,20 +19,25 @@ from kit.table_records import TableRecords
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import FAULT_POINTS, CompiledTable, RangeUnreadable
-from airflow_provider_mysql_cdc.cdc.sink.committed_ends import CommittedEnds
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
+from airflow_provider_mysql_cdc.cdc.sink.topic_settings import CommittedEnds
 from airflow_provider_mysql_cdc.cdc.snapshot import range_writer
 from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import RangeWriter, RowCounts, ViewPosition
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import make_snapshot_route
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 from airflow_provider_mysql_cdc.cdc.verify.compare.event_entries import raw_identity
 from airflow_provider_mysql_cdc.cdc.verify.compare.suspects import Suspect, TableSuspects
-from airflow_provider_mysql_cdc.cdc.verify.read import record_range
+from airflow_provider_mysql_cdc.cdc.verify.read import row_records
 from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import row_bytes
 from airflow_provider_mysql_cdc.cdc.verify.repair import listed_keys, repair_task
-from airflow_provider_mysql_cdc.cdc.verify.repair.repair_records import RepairRecord, read_repairs
-from airflow_provider_mysql_cdc.cdc.verify.repair.repair_task import RepairInputs, RepairTask, TableOutcome
+from airflow_provider_mysql_cdc.cdc.verify.repair.repair_task import (
+    RepairInputs,
+    RepairRecord,
+    RepairTask,
+    TableOutcome,
+    read_repairs,
+)
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import DifferenceKind as Kind
 
 pytestmark = pytest.mark.quick
@@ -59,7 +64,7 @@ class World:
         self.reason = ""
         patch.setattr(range_writer, "stream_blocks", self._blocks)
         patch.setattr(range_writer, "reduce_and_rejoin", lambda *given: str(given[-1]))
-        patch.setattr(record_range, "read_between", self._read_between)
+        patch.setattr(row_records, "read_between", self._read_between)
         patch.setattr(repair_task, "ask_driver_for_texts", lambda channel: self.table.schemas.lookup)
         patch.setattr(listed_keys, "make_admin", lambda settings: None)
         ends = lambda admin, topics: CommittedEnds({t: {0: (0, len(self.records))} for t in topics})  # noqa: E731

@@ -11,7 +11,6 @@ from kit.cases import for_each
 from kit.memory_job import config
 from kit.verify_results import CUSTOMERS, ORDERS, verify_result
 
-from airflow_provider_mysql_cdc.cdc.verify.report.hidden_values import hide_values
 from airflow_provider_mysql_cdc.cdc.verify.report.report_text import (
     MAX_DETAILED_TABLES,
     MAX_TABLE_LINES,
@@ -19,13 +18,15 @@ from airflow_provider_mysql_cdc.cdc.verify.report.report_text import (
     next_step,
     report_text,
 )
+from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import hide_values
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import left_differences
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
     DifferenceKind,
     Example,
     NotCompared,
+    RepairMode,
     TableVerdict,
+    VerifyRequest,
     VerifyResult,
 )
 

@@ -8,7 +8,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_st
 from airflow_provider_mysql_cdc.cdc.commit.plan import decode, encode
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import (
+from airflow_provider_mysql_cdc.cdc.operate.settle import (
     NOT_JUDGED_EXIT,
     differences_error,
     exit_code,
@@ -21,13 +21,14 @@ from airflow_provider_mysql_cdc.cdc.verify.report.verdict_records import (
     verdict_values,
 )
 from airflow_provider_mysql_cdc.cdc.verify.report.verdict_totals import bounded_json, count_verdicts
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import (
     DifferenceKind,
     Example,
     NotCompared,
+    RepairMode,
     TableVerdict,
     VerdictKind,
+    VerifyRequest,
     VerifyResult,
 )
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts

@@ -15,8 +15,13 @@ from kit.table_records import TICDC, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import DECIMAL, EventRecord, ValueForm
-from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_bytes, stored_row
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
+    DECIMAL,
+    EventRecord,
+    ValueForm,
+    row_bytes,
+    stored_row,
+)
 from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import (
     CarriedRowComparison,
     ComparedColumns,

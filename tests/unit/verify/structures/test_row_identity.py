@@ -18,9 +18,15 @@ from airflow_provider_mysql_cdc.cdc.verify.compare.folding import BucketFold, me
 from airflow_provider_mysql_cdc.cdc.verify.compare.key_state import EqualRowEvent
 from airflow_provider_mysql_cdc.cdc.verify.read.entries import EntryBlocks, EntryKind
 from airflow_provider_mysql_cdc.cdc.verify.read.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.read.event_record import DECIMAL, EventRecord, UnreadableRecord, ValueForm
-from airflow_provider_mysql_cdc.cdc.verify.read.row_text import row_values, stored_row
-from airflow_provider_mysql_cdc.cdc.verify.report.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
+    DECIMAL,
+    EventRecord,
+    UnreadableRecord,
+    ValueForm,
+    row_values,
+    stored_row,
+)
+from airflow_provider_mysql_cdc.cdc.verify.report.verify_result import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.structures.compared_table import IdentitySource, compared_table, row_identity
 from airflow_provider_mysql_cdc.cdc.verify.structures.row_comparison import (
     CarriedRowComparison,

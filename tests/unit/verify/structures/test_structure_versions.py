@@ -22,8 +22,10 @@ from airflow_provider_mysql_cdc.cdc.verify.read.event_record import (
     EventRecord,
     UnreadableRecord,
     ValueForm,
+    position_order,
+    source_order,
+    time_order,
 )
-from airflow_provider_mysql_cdc.cdc.verify.read.source_place import position_order, source_order, time_order
 from airflow_provider_mysql_cdc.cdc.verify.structures.added_columns import UNKNOWN_FORM
 from airflow_provider_mysql_cdc.cdc.verify.structures.structure_versions import (
     KnownViews,

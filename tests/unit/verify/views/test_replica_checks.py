@@ -7,7 +7,7 @@ from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog.filter_lists import FilterLists
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.verify.views.replica_checks import may_leave_out
+from airflow_provider_mysql_cdc.cdc.verify.views.replica_views import may_leave_out
 
 pytestmark = pytest.mark.quick
 
