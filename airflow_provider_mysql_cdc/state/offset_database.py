@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.connections import find_connection
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def _connection_opener(conn: Any) -> Opener:
     return opener
 
 
-def _open_connection(conn: Any, opener: Opener) -> Any:
+def _open_connection(conn: MySqlConnection, opener: Opener) -> Any:
     try:
         return _with_utf8(opener())
     except CdcError:
@@ -132,7 +133,7 @@ def _open_connection(conn: Any, opener: Opener) -> Any:
         ) from None
 
 
-def _require_database(conn: Any, opened: Any) -> None:
+def _require_database(conn: MySqlConnection, opened: Any) -> None:
     """Refuse a MySQL connection without a database, for whose tables SQLAlchemy could not ask.
 
     Raises:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
@@ -15,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.filter_lists import EITHER, NO, YES, 
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, binlog_status, current_offset, replica_status
 from airflow_provider_mysql_cdc.cdc.binlog.scan import BinlogScan
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings, MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.gtid import gtid_source
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
@@ -24,7 +23,10 @@ SEARCHED_MB = 256
 
 
 def read_logged_tables(
-    conn: Any, settings: ConnectionSettings, is_enough: Callable[[TableId], bool], source_uuid: str | None = None
+    conn: MySqlConnection,
+    settings: ConnectionSettings,
+    is_enough: Callable[[TableId], bool],
+    source_uuid: str | None = None,
 ) -> None:
     """Look for tables of which rows were logged since the server was started, as far as its binlog is searched.
 
@@ -118,7 +120,9 @@ class BinlogCoverage:
         return self.lists.shown("binlog")
 
 
-def read_coverage(conn: Any, settings: ConnectionSettings, captures: Callable[[TableId], bool]) -> BinlogCoverage:
+def read_coverage(
+    conn: MySqlConnection, settings: ConnectionSettings, captures: Callable[[TableId], bool]
+) -> BinlogCoverage:
     """Ask a server what it leaves out of its binlog.
 
     Args:
@@ -142,7 +146,7 @@ def read_coverage(conn: Any, settings: ConnectionSettings, captures: Callable[[T
     )
 
 
-def read_binlog_lists(conn: Any) -> FilterLists:
+def read_binlog_lists(conn: MySqlConnection) -> FilterLists:
     """Return the options by which a server leaves databases out of its binlog.
 
     Args:
@@ -156,7 +160,7 @@ def read_binlog_lists(conn: Any) -> FilterLists:
     return FilterLists.of(options, ignores_case=any(text for _, text in options) and ignores_case(conn))
 
 
-def ignores_case(conn: Any) -> bool:
+def ignores_case(conn: MySqlConnection) -> bool:
     """Return whether a server compares the names of tables without case.
 
     Args:
@@ -166,7 +170,7 @@ def ignores_case(conn: Any) -> bool:
 
 
 def databases_left_out(
-    conn: Any, settings: ConnectionSettings, lists: FilterLists, databases: Iterable[str]
+    conn: MySqlConnection, settings: ConnectionSettings, lists: FilterLists, databases: Iterable[str]
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Return those of some databases whose rows are not logged, and those of which it cannot be told.
 
@@ -195,7 +199,7 @@ def databases_left_out(
     return frozenset(database for database, answer in answers.items() if answer == YES), frozenset(doubtful)
 
 
-def replica_channels(conn: Any) -> Iterator[ReplicaChannel]:
+def replica_channels(conn: MySqlConnection) -> Iterator[ReplicaChannel]:
     """Yield the channels through which a server replicates.
 
     Args:

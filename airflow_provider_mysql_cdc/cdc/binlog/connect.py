@@ -36,7 +36,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SourceError,
     SourceSettingError,
 )
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings, MySqlConnection
 
 _NO_LIMIT = "18446744073709551615"
 FIRST_STATEMENT = f"SET NAMES utf8mb4, SESSION sql_select_limit = {_NO_LIMIT}"
@@ -80,7 +80,7 @@ SESSION_VARIABLES: Mapping[str, str] = {
 Variables"; a server that does not know one has not the feature."""
 
 
-def prepare_session(conn: Any, where: str) -> str:
+def prepare_session(conn: MySqlConnection, where: str) -> str:
     """Set the session variables of a new connection that have another value, in three round trips.
 
     Returns:
@@ -117,7 +117,7 @@ def prepare_session(conn: Any, where: str) -> str:
     return current.get("server_uuid", "")
 
 
-def _set_variables(conn: Any, values: Sequence[tuple[str, str]], where: str) -> None:
+def _set_variables(conn: MySqlConnection, values: Sequence[tuple[str, str]], where: str) -> None:
     """Set session variables in one statement; the error is about the first of them."""
     texts = (f"{name} = {value if value.isdigit() else repr(value)}" for name, value in values)
     try:
@@ -352,7 +352,7 @@ def _unverified_context(ca: str | None) -> ssl.SSLContext:
     return context
 
 
-def fetch_all(conn: Any, sql: str, args: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def fetch_all(conn: MySqlConnection, sql: str, args: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Run a statement and return all its rows.
 
     Raises:
@@ -361,7 +361,7 @@ def fetch_all(conn: Any, sql: str, args: tuple[Any, ...] = ()) -> list[tuple[Any
     return _execute(conn, sql, args, lambda cursor: list(cursor.fetchall()))
 
 
-def fetch_dicts(conn: Any, sql: str, args: tuple[Any, ...] = ()) -> list[dict[str, Any]]:
+def fetch_dicts(conn: MySqlConnection, sql: str, args: tuple[Any, ...] = ()) -> list[dict[str, Any]]:
     """Run a statement and return its rows by column name; SHOW statements gain columns from version to version.
 
     Raises:
@@ -376,7 +376,7 @@ def fetch_dicts(conn: Any, sql: str, args: tuple[Any, ...] = ()) -> list[dict[st
     return _execute(conn, sql, args, rows)
 
 
-def answering_server(conn: Any) -> str:
+def answering_server(conn: MySqlConnection) -> str:
     """Return server_uuid of the server that a connection leads to.
 
     Args:
@@ -388,7 +388,7 @@ def answering_server(conn: Any) -> str:
     return str(fetch_all(conn, "SELECT @@server_uuid")[0][0])
 
 
-def _execute(conn: Any, sql: str, args: tuple[Any, ...], read: Callable[[Any], T]) -> T:
+def _execute(conn: MySqlConnection, sql: str, args: tuple[Any, ...], read: Callable[[Any], T]) -> T:
     try:
         with conn.cursor() as cursor:
             cursor.execute(sql, args or None)

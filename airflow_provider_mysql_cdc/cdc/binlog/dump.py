@@ -26,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SourcePrivilegeError,
     StateError,
 )
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
@@ -217,7 +218,7 @@ class RegisteredClient(NamedTuple):
     uuid: str = ""
 
 
-def registered_clients(conn: Any) -> tuple[RegisteredClient, ...]:
+def registered_clients(conn: MySqlConnection) -> tuple[RegisteredClient, ...]:
     """Return the clients that the server lists; those that read without registering, as Debezium's does, are not.
 
     Args:

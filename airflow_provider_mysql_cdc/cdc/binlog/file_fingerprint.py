@@ -17,7 +17,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from struct import Struct
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.broken_connections import again_if_broken
@@ -37,6 +36,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SourcePrivilegeError,
     SourceSettingError,
 )
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_fingerprint
 
 _HEADER = Struct("<IBIIIH")  # time, type, server id, length, position, flags
@@ -101,7 +101,7 @@ def is_complete(fingerprint: str | None) -> bool:
     return fingerprint is not None and fingerprint.count(".") == 2
 
 
-def with_fingerprint(conn: Any, settings: ConnectionSettings, offset: BinlogOffset) -> BinlogOffset:
+def with_fingerprint(conn: MySqlConnection, settings: ConnectionSettings, offset: BinlogOffset) -> BinlogOffset:
     """Return an offset that was just read from the server with the fingerprint of its file.
 
     A file without any transaction is told from its successor by the second in which it was made, and so is each file of

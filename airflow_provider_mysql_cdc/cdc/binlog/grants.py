@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 
 _GRANT = re.compile(r"GRANT (?P<names>.+?) ON (?P<scope>.+?) TO ", re.IGNORECASE | re.DOTALL)
 _NAME = r"`(?:[^`]|``)*`"
@@ -18,7 +18,7 @@ _COLUMNS = re.compile(r"\([^)]*\)")
 _GLOBAL_SCOPE = "*.*"
 
 
-def read_login(conn: Any) -> str:
+def read_login(conn: MySqlConnection) -> str:
     """Return user and host of a connection as an account of its own would have them.
 
     Args:
@@ -30,7 +30,7 @@ def read_login(conn: Any) -> str:
     return quoted_account(str(fetch_all(conn, "SELECT USER()")[0][0]))
 
 
-def read_account(conn: Any) -> str:
+def read_account(conn: MySqlConnection) -> str:
     """Return the account of a connection as GRANT takes it.
 
     Args:
@@ -68,7 +68,7 @@ class Grants:
     unreadable_databases: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, conn: Any) -> Grants:
+    def read(cls, conn: MySqlConnection) -> Grants:
         """Return the privileges of the session's account and of its active roles.
 
         Raises:
@@ -76,7 +76,7 @@ class Grants:
         """
         return cls._of(conn, "SHOW GRANTS")
 
-    def with_roles(self, conn: Any) -> Grants:
+    def with_roles(self, conn: MySqlConnection) -> Grants:
         """Return the privileges that the account would have with all its roles active.
 
         Raises:
@@ -85,7 +85,7 @@ class Grants:
         return self._of(conn, f"SHOW GRANTS FOR CURRENT_USER() USING {self.roles}") if self.roles else self
 
     @classmethod
-    def _of(cls, conn: Any, statement: str) -> Grants:
+    def _of(cls, conn: MySqlConnection, statement: str) -> Grants:
         return cls.parse(str(row[0]) for row in fetch_all(conn, statement))
 
     @classmethod

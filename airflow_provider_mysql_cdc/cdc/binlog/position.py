@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import require_same_
 from airflow_provider_mysql_cdc.cdc.binlog.purged_files import PurgeLoss, loss_behind, unproven_reason, unproven_remedy
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import MISSING_TRANSACTIONS
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ServerChangedError, SourceError, SourceSettingError
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings, MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.gtid import gtid_source, standard_text
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, same_base
 
@@ -24,7 +24,7 @@ _VISIBILITY_POLL_S = 0.005
 _STATUS_STATEMENTS = ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS")
 
 
-def current_offset(conn: Any) -> BinlogOffset:
+def current_offset(conn: MySqlConnection) -> BinlogOffset:
     """Return the end of the server's binlog, a transaction boundary, without the fingerprint of its file.
 
     File and position are exact. The GTID set is exact while writers are locked out; otherwise it can lack transactions
@@ -48,7 +48,7 @@ class BinlogEnd(NamedTuple):
     purged: str
 
 
-def stated_end(conn: Any, rows: Sequence[dict[str, Any]]) -> BinlogEnd:
+def stated_end(conn: MySqlConnection, rows: Sequence[dict[str, Any]]) -> BinlogEnd:
     """Return the end of the server's binlog as it was when the server stated it; see ``current_offset``.
 
     Args:
@@ -73,7 +73,7 @@ def stated_end(conn: Any, rows: Sequence[dict[str, Any]]) -> BinlogEnd:
     return BinlogEnd(BinlogOffset(row["File"], int(row["Position"]), gtids, str(uuid)), str(purged))
 
 
-def end_of_binlog(conn: Any, settings: ConnectionSettings) -> BinlogOffset:
+def end_of_binlog(conn: MySqlConnection, settings: ConnectionSettings) -> BinlogOffset:
     """Return the end of the server's binlog with the fingerprint of its file: an offset to be kept.
 
     Args:
@@ -89,7 +89,7 @@ def end_of_binlog(conn: Any, settings: ConnectionSettings) -> BinlogOffset:
     return end
 
 
-def wait_for_visible_offset(conn: Any, wait_s: float) -> tuple[BinlogOffset, bool]:
+def wait_for_visible_offset(conn: MySqlConnection, wait_s: float) -> tuple[BinlogOffset, bool]:
     """Return the end of the server's binlog once every transaction before it can be seen by others.
 
     A transaction stands in the binlog before the storage engine has committed it; until then its GTID is owned (MySQL
@@ -111,7 +111,7 @@ def wait_for_visible_offset(conn: Any, wait_s: float) -> tuple[BinlogOffset, boo
     return offset, not owned_gtids
 
 
-def gtids_on(conn: Any) -> bool:
+def gtids_on(conn: MySqlConnection) -> bool:
     """Return whether every transaction of the server has a GTID.
 
     Args:
@@ -120,7 +120,7 @@ def gtids_on(conn: Any) -> bool:
     return str(fetch_all(conn, "SELECT @@GLOBAL.gtid_mode")[0][0]) == "ON"
 
 
-def _owned_gtids(conn: Any) -> frozenset[tuple[str, str]]:
+def _owned_gtids(conn: MySqlConnection) -> frozenset[tuple[str, str]]:
     """Return the GTIDs in use: ``uuid:7#12:8#13,uuid:...``, where a thread's id follows each number."""
     text = str(fetch_all(conn, "SELECT @@GLOBAL.gtid_owned")[0][0] or "")
     owned: list[tuple[str, str]] = []
@@ -130,7 +130,7 @@ def _owned_gtids(conn: Any) -> frozenset[tuple[str, str]]:
     return frozenset(owned)
 
 
-def binlog_status(conn: Any) -> list[dict[str, Any]]:
+def binlog_status(conn: MySqlConnection) -> list[dict[str, Any]]:
     """Return what the server says of its binlog, by column name; nothing when binary logging is off.
 
     Args:
@@ -147,7 +147,7 @@ def binlog_status(conn: Any) -> list[dict[str, Any]]:
     return fetch_dicts(conn, _STATUS_STATEMENTS[1])
 
 
-def binary_logs(conn: Any) -> list[tuple[str, int]]:
+def binary_logs(conn: MySqlConnection) -> list[tuple[str, int]]:
     """Return the server's binlog files in order, with their sizes in bytes.
 
     Raises:
@@ -173,7 +173,7 @@ def bytes_between(files: Sequence[tuple[str, int]], start: BinlogOffset, end: Bi
     return sizes.get(first, start.pos) - start.pos + between + end.pos
 
 
-def check_available(conn: Any, settings: ConnectionSettings, offset: BinlogOffset) -> BinlogOffset:
+def check_available(conn: MySqlConnection, settings: ConnectionSettings, offset: BinlogOffset) -> BinlogOffset:
     """Make sure that the server's binlog still holds everything after a position (FAULT-04, FAULT-11).
 
     Args:
@@ -254,7 +254,7 @@ def readable_start(settings: ConnectionSettings, start: BinlogOffset) -> BinlogO
     return start
 
 
-def _require_executed_gtids(conn: Any, offset: BinlogOffset) -> None:
+def _require_executed_gtids(conn: MySqlConnection, offset: BinlogOffset) -> None:
     """Refuse an offset with transactions that the server never executed: names and positions of files come again."""
     if not offset.gtids:
         return
@@ -274,7 +274,7 @@ _SYNTAX_ERROR = "error 1064"
 _STATEMENTS = ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS")  # the first came with 8.0.22
 
 
-def replica_status(conn: Any) -> list[dict[str, Any]]:
+def replica_status(conn: MySqlConnection) -> list[dict[str, Any]]:
     """Return what a server says of each channel through which it replicates, by the column names of MySQL 8.0.22.
 
     Args:
@@ -316,7 +316,7 @@ class LocalGtids:
     sources: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, conn: Any) -> LocalGtids:
+    def read(cls, conn: MySqlConnection) -> LocalGtids:
         """Read it.
 
         Args:

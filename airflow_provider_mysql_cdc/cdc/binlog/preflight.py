@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import read_coverage
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
@@ -31,6 +30,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SourcePrivilegeError,
     SourceSettingError,
 )
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.finding import ERROR, WARNING, Finding
 from airflow_provider_mysql_cdc.cdc.model.table import quote_name
 
@@ -49,7 +49,9 @@ _VARIABLES = (
 )  # fmt: skip
 
 
-def preflight(conn: Any, cfg: ConnectorConfig, *, snapshot: bool, undrained_s: float | None = None) -> list[Finding]:
+def preflight(
+    conn: MySqlConnection, cfg: ConnectorConfig, *, snapshot: bool, undrained_s: float | None = None
+) -> list[Finding]:
     """Check server and account; return everything found, errors first.
 
     Args:
@@ -70,7 +72,7 @@ def preflight(conn: Any, cfg: ConnectorConfig, *, snapshot: bool, undrained_s: f
     return find_problems(facts, RunRequirements.from_config(cfg, snapshot=snapshot, undrained_s=undrained_s))
 
 
-def read_facts(conn: Any, address: str) -> ServerFacts:
+def read_facts(conn: MySqlConnection, address: str) -> ServerFacts:
     """Ask the server about itself.
 
     Args:

@@ -23,10 +23,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError, SourceError
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.gtid import MAX_COPIED_CHARS, GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, same_base
 
@@ -66,7 +66,7 @@ class ServerState:
     resets: int
 
     @classmethod
-    def read(cls, conn: Any) -> ServerState | None:
+    def read(cls, conn: MySqlConnection) -> ServerState | None:
         """Read it from the server; MySQL 5.7 does not say when a variable was set.
 
         Args:
@@ -113,7 +113,7 @@ class ServerGtids:
     state: ServerState | None = None
 
     @classmethod
-    def read(cls, conn: Any) -> ServerGtids:
+    def read(cls, conn: MySqlConnection) -> ServerGtids:
         """Read it from the server.
 
         Args:
@@ -189,7 +189,7 @@ def _created_text(offset: BinlogOffset) -> str:
     return "a time that is not known" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%F %T} UTC"
 
 
-def loss_behind(conn: Any, offset: BinlogOffset, files: Sequence[tuple[str, int]]) -> PurgeLoss:
+def loss_behind(conn: MySqlConnection, offset: BinlogOffset, files: Sequence[tuple[str, int]]) -> PurgeLoss:
     """Return whether transactions after an offset were purged together with its file, which the server has no more.
 
     Args:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import SEARCHED_MB, BinlogCoverage, is_replica_updates_logged
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
@@ -19,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceError, SourceSettingError
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.finding import ERROR, WARNING, Finding
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
@@ -57,7 +57,7 @@ def logs_cascades(variables: Mapping[str, str]) -> bool:
     return variables.get(NATIVE_KEYS_VARIABLE, "ON").upper() in ("OFF", "0")
 
 
-def read_cascading_keys(conn: Any, captures: Callable[[TableId], bool]) -> tuple[CascadingKey, ...]:
+def read_cascading_keys(conn: MySqlConnection, captures: Callable[[TableId], bool]) -> tuple[CascadingKey, ...]:
     """Return the foreign keys with cascades of captured tables that the account can see.
 
     Args:
@@ -169,7 +169,7 @@ _HOURS = "SELECT value FROM mysql.rds_configuration WHERE name = 'binlog retenti
 _FIX = "CALL mysql.rds_set_configuration('binlog retention hours', 168)"
 
 
-def read_rds_retention(conn: Any) -> int | None:
+def read_rds_retention(conn: MySqlConnection) -> int | None:
     """Return for how many seconds Amazon RDS keeps the binlog: 0 for not at all, None where nothing says so.
 
     Args:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
@@ -27,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.drain.failover.requested_position import (
 )
 from airflow_provider_mysql_cdc.cdc.drain.taken_over import TRANSACTION_END, RecordPlace, TakenOver
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, StateError
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 
@@ -108,7 +108,7 @@ class StartPlace:
     same_server: bool
 
 
-def find_start(cfg: ConnectorConfig, conn: Any, offset: DebeziumOffset) -> StartPlace:
+def find_start(cfg: ConnectorConfig, conn: MySqlConnection, offset: DebeziumOffset) -> StartPlace:
     """Return the transaction boundary at or before a connector's offset.
 
     Args:
@@ -153,7 +153,9 @@ class _Boundary:
     before: _LoggedTransaction | None
 
 
-def _boundary_in_file(cfg: ConnectorConfig, conn: Any, offset: DebeziumOffset, end: BinlogOffset) -> _Boundary | None:
+def _boundary_in_file(
+    cfg: ConnectorConfig, conn: MySqlConnection, offset: DebeziumOffset, end: BinlogOffset
+) -> _Boundary | None:
     """Return the boundary at or before the position of an offset; None where no connector would have stored it."""
     start = end.with_position(offset.file, FILE_START)
     executed, current, before = GtidTracker(""), _LoggedTransaction(start.file, start.pos), None
@@ -202,7 +204,7 @@ def _xa_error(where: str) -> StateError:
 
 def find_written(
     cfg: ConnectorConfig,
-    conn: Any,
+    conn: MySqlConnection,
     offset: DebeziumOffset,
     start: StartPlace,
     last: Iterable[LastRecord],

@@ -15,6 +15,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_dicts
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, RunInProgressError, StateError
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 
 _TIMEOUT_S = 15.0
 _NO_ANSWER = "Kafka Connect does not answer as its REST interface does"
@@ -199,7 +200,7 @@ def _member(value: object, name: str) -> Any:
     return value.get(name) or "" if isinstance(value, Mapping) else ""
 
 
-def require_no_dump(conn: Any, account: str, wait_s: float) -> str:
+def require_no_dump(conn: MySqlConnection, account: str, wait_s: float) -> str:
     """Check that nobody reads the binlog under the connector's account; return what the server says.
 
     The server notices that a client has gone when it sends the next event or heartbeat.
@@ -227,7 +228,7 @@ def require_no_dump(conn: Any, account: str, wait_s: float) -> str:
     return f"nobody reads the binlog as {account}"
 
 
-def _dumps(conn: Any, account: str) -> list[dict[str, Any]]:
+def _dumps(conn: MySqlConnection, account: str) -> list[dict[str, Any]]:
     processes = fetch_dicts(conn, "SHOW PROCESSLIST")
     return [p for p in processes if str(p["Command"]).startswith("Binlog Dump") and p["User"] == account]
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import is_complete, with_fingerprint
@@ -28,6 +27,7 @@ from airflow_provider_mysql_cdc.cdc.errors import SourceSettingError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import assign_partitions
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import has_routed_topics, topic_partitions
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.gtid import standard_text
 from airflow_provider_mysql_cdc.cdc.model.offset import (
     BinlogOffset,
@@ -40,7 +40,9 @@ from airflow_provider_mysql_cdc.cdc.model.offset import (
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 
 
-def choose_end(conn: Any, start: BinlogOffset, max_bytes: int, reached: BinlogOffset | None = None) -> BinlogOffset:
+def choose_end(
+    conn: MySqlConnection, start: BinlogOffset, max_bytes: int, reached: BinlogOffset | None = None
+) -> BinlogOffset:
     """Return the batch's end: the server's current position, or the end of an earlier file.
 
     Transactions never span binlog files, so the end of a file is a transaction boundary.
@@ -69,7 +71,9 @@ def choose_end(conn: Any, start: BinlogOffset, max_bytes: int, reached: BinlogOf
     return current
 
 
-def last_offset_of_base(conn: Any, start: BinlogOffset, reached: BinlogOffset | None = None) -> BinlogOffset:
+def last_offset_of_base(
+    conn: MySqlConnection, start: BinlogOffset, reached: BinlogOffset | None = None
+) -> BinlogOffset:
     """Return the end of the server's binlog, or of its last file before ``log_bin`` was changed behind an offset.
 
     The files of the new base name are numbered from 1 again, while the index may still list the former ones. A server
@@ -104,7 +108,7 @@ def last_offset_of_base(conn: Any, start: BinlogOffset, reached: BinlogOffset | 
     )
 
 
-def new_end(conn: Any, start: BinlogOffset) -> BinlogEnd | None:
+def new_end(conn: MySqlConnection, start: BinlogOffset) -> BinlogEnd | None:
     """Return the end of the server's binlog, or None if it is the position that a stream has reached.
 
     As long as there is nothing new it takes one query. Another server, or a file that was replaced by another one of
@@ -122,7 +126,7 @@ def new_end(conn: Any, start: BinlogOffset) -> BinlogEnd | None:
     return stated_end(conn, rows)
 
 
-def range_bytes(conn: Any, start: BinlogOffset, end: BinlogOffset) -> int:
+def range_bytes(conn: MySqlConnection, start: BinlogOffset, end: BinlogOffset) -> int:
     """Return the size of a range of the binlog in bytes."""
     files = binary_logs(conn) if start.file != end.file else []
     return bytes_between(files, start, end)
@@ -130,7 +134,7 @@ def range_bytes(conn: Any, start: BinlogOffset, end: BinlogOffset) -> int:
 
 def plan_drain(
     cfg: ConnectorConfig,
-    conn: Any,
+    conn: MySqlConnection,
     start: BinlogOffset,
     epoch: int,
     owner: str,
@@ -190,7 +194,7 @@ def _in_one_file(start: BinlogOffset, end: BinlogOffset) -> bool:
 
 def plan_window_batch(
     cfg: ConnectorConfig,
-    conn: Any,
+    conn: MySqlConnection,
     offsets: tuple[BinlogOffset, BinlogOffset | None],
     epoch: int,
     owner: str,
@@ -224,7 +228,7 @@ def plan_window_batch(
 
 def _build_plan(
     cfg: ConnectorConfig,
-    conn: Any,
+    conn: MySqlConnection,
     offsets: tuple[BinlogOffset, BinlogOffset],
     epoch: int,
     owner: str,
@@ -245,14 +249,16 @@ def _build_plan(
     )
 
 
-def _with_fingerprint(conn: Any, cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) -> BinlogOffset:
+def _with_fingerprint(
+    conn: MySqlConnection, cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset
+) -> BinlogOffset:
     """Return the end with its file's fingerprint: the start's, where that is complete and of the same file."""
     if end.file == start.file and is_complete(start.origin):
         return replace(end, origin=start.origin)
     return with_fingerprint(conn, cfg.connection_settings(), end)
 
 
-def with_end(cfg: ConnectorConfig, conn: Any, plan: BatchPlan, end: BinlogOffset) -> BatchPlan:
+def with_end(cfg: ConnectorConfig, conn: MySqlConnection, plan: BatchPlan, end: BinlogOffset) -> BatchPlan:
     """Return a plan that ends earlier.
 
     Args:
@@ -264,7 +270,9 @@ def with_end(cfg: ConnectorConfig, conn: Any, plan: BatchPlan, end: BinlogOffset
     return replace(plan, end=_with_fingerprint(conn, cfg, plan.start, end))
 
 
-def with_assignments(cfg: ConnectorConfig, conn: Any, plan: BatchPlan, weights: Mapping[str, int]) -> BatchPlan:
+def with_assignments(
+    cfg: ConnectorConfig, conn: MySqlConnection, plan: BatchPlan, weights: Mapping[str, int]
+) -> BatchPlan:
     """Return a plan with the topics that exist now, assigned to its writers; the batch has not begun yet.
 
     Args:

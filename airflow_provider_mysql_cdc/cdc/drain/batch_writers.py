@@ -30,7 +30,6 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cmp_to_key
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
@@ -64,6 +63,7 @@ from airflow_provider_mysql_cdc.cdc.job.task_runner import (
     TaskResultT,
     TaskRunner,
 )
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition, compare_offsets
 
 
@@ -135,7 +135,7 @@ def _compare_places(one: RefusedSchema, other: RefusedSchema) -> int:
 
 
 def shorten_batch(
-    cfg: ConnectorConfig, conn: Any, job: JobLedger, batch: StartedBatch, before: BinlogOffset
+    cfg: ConnectorConfig, conn: MySqlConnection, job: JobLedger, batch: StartedBatch, before: BinlogOffset
 ) -> tuple[StartedBatch, bool]:
     """Put the batch in force with an earlier end, where no writer has committed anything after it.
 

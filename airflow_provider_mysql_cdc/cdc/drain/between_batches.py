@@ -43,6 +43,7 @@ from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError, SourceCon
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobLog
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -172,7 +173,7 @@ class ForeignTraffic:
         self._is_foreign = not cfg[F.PROVIDE_TRANSACTION_METADATA]
         self._looked_at, self._wait_until = start.pos, 0.0
 
-    def may_wait(self, conn: Any, end: BinlogOffset) -> bool:
+    def may_wait(self, conn: MySqlConnection, end: BinlogOffset) -> bool:
         """Return whether nothing up to the end of the binlog needs a batch now; once it does, it goes on to.
 
         Args:
@@ -191,7 +192,7 @@ class ForeignTraffic:
     def _is_same_file(self, end: BinlogOffset) -> bool:
         return (end.server_uuid, end.file) == (self._start.server_uuid, self._start.file)
 
-    def _looked_to(self, conn: Any, end: BinlogOffset) -> bool:
+    def _looked_to(self, conn: MySqlConnection, end: BinlogOffset) -> bool:
         """Look at what was logged since the last look; return whether all of it up to the end is harmless."""
         if end.pos == self._looked_at:
             return True

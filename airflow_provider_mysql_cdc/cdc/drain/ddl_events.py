@@ -28,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SourceSettingError,
 )
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -68,7 +69,7 @@ _NO_SCHEMA_CHANGE_1_9 = re.compile(
 _LAST_CHARSET_CLAUSE_WINS = [8, 0, 22]
 
 
-def server_variables(conn: Any) -> dict[str, int]:
+def server_variables(conn: MySqlConnection) -> dict[str, int]:
     """Return the variables of the source that a statement's meaning depends on and that the binlog does not contain.
 
     Args:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
@@ -45,6 +44,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobLog
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import named_errors
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets
 
@@ -69,7 +69,7 @@ class BatchContext:
     """
 
     cfg: ConnectorConfig
-    conn: Any
+    conn: MySqlConnection
     job: JobLedger
     runner: TaskRunner
     owner: str
@@ -202,7 +202,7 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
 
 def _complete_batch(
     cfg: ConnectorConfig,
-    conn: Any,
+    conn: MySqlConnection,
     job: JobLedger,
     planned: PlannedBatch,
     writers: BatchWriters,
@@ -231,7 +231,7 @@ def _complete_batch(
 
 def _drain_more(
     cfg: ConnectorConfig,
-    conn: Any,
+    conn: MySqlConnection,
     job: JobLedger,
     owner: str,
     weights: dict[str, int],
@@ -248,7 +248,7 @@ def _drain_more(
 
 def _run_batch(
     cfg: ConnectorConfig,
-    conn: Any,
+    conn: MySqlConnection,
     job: JobLedger,
     planned: PlannedBatch,
     writers: BatchWriters,
@@ -272,7 +272,7 @@ def _run_batch(
 
 def _write_records(
     cfg: ConnectorConfig,
-    conn: Any,
+    conn: MySqlConnection,
     job: JobLedger,
     batch: StartedBatch,
     writers: BatchWriters,

@@ -25,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.drain.between_batches import correction_betw
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, DdlParseError, SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobLog
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
@@ -225,7 +226,7 @@ def same_text(history: Table, server: Table | None) -> bool:
     return server is not None and _text_facts(history) == _text_facts(server)
 
 
-def difference_in_view(conn: Any, table: Table) -> str:
+def difference_in_view(conn: MySqlConnection, table: Table) -> str:
     """Return how the server's structure of a table differs from that of the schema history; empty if it does not.
 
     Args:

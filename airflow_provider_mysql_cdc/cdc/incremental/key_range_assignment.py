@@ -25,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     RangeReturned,
 )
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound
 
@@ -60,7 +61,7 @@ class KeyRangeQueue:
         on_assigned: Called with each key range that is assigned and its scan, for the metrics.
     """
 
-    conn: Any
+    conn: MySqlConnection
     chunk_rows: int
     deadline: float
     log: Log
@@ -73,7 +74,13 @@ class KeyRangeQueue:
 
     @classmethod
     def for_scans(
-        cls, conn: Any, state: IncrementalState, scans: Iterable[TableScan], chunk_rows: int, deadline: float, log: Any
+        cls,
+        conn: MySqlConnection,
+        state: IncrementalState,
+        scans: Iterable[TableScan],
+        chunk_rows: int,
+        deadline: float,
+        log: Any,
     ) -> KeyRangeQueue:
         """Return the queue of running scans.
 

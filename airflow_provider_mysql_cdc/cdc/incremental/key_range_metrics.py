@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import TableUnreadable, find_bound
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import KeyRange, TableScan
 from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobMetrics
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound
 
 
@@ -22,7 +22,7 @@ class KeyRangeMeter:
         metrics: The job's metrics.
     """
 
-    conn: Any
+    conn: MySqlConnection
     metrics: JobMetrics
     _first_keys: dict[int, Bound | None] = field(default_factory=dict)
 

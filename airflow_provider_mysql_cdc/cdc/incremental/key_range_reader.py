@@ -35,6 +35,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
 )
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import chunk_columns, key_kind, override_sql, rows_sql
@@ -184,7 +185,7 @@ class KeyRangeReader:
     cfg: ConnectorConfig
     plan: BatchPlan
     index: int
-    conn: Any
+    conn: MySqlConnection
     sink: TransactionalWriter
     channel: CoordinatorClient
     state: SchemaState

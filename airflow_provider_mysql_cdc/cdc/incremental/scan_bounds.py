@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
 
 import pymysql
 
@@ -14,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import (
     TableScan,
 )
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import table_exists
@@ -59,7 +59,7 @@ class UnwrittenKey(TableUnreadable):
 
 
 def resume_scan(
-    conn: Any,
+    conn: MySqlConnection,
     scan: TableScan,
     table: Table | None,
     *,
@@ -103,7 +103,7 @@ def resume_scan(
 
 
 def begin_scan(
-    conn: Any, scan: TableScan, table: Table | None, *, captured: bool = True, whole_table: bool = False
+    conn: MySqlConnection, scan: TableScan, table: Table | None, *, captured: bool = True, whole_table: bool = False
 ) -> TableScan:
     """Return a running scan with its last key (INC-09), or a finished one if there is nothing to read.
 
@@ -143,7 +143,7 @@ def begin_scan(
     return running.finish() if columns and last_key is None and not scan.initial else running
 
 
-def with_last_key(conn: Any, scan: TableScan) -> TableScan:
+def with_last_key(conn: MySqlConnection, scan: TableScan) -> TableScan:
     """Return a scan that continues, with the last key that its table has now if it has none yet.
 
     The last chunk of an interrupted snapshot has no end. Without one, rows that are inserted meanwhile would be read
@@ -165,7 +165,7 @@ def with_last_key(conn: Any, scan: TableScan) -> TableScan:
 
 
 def _last_key(
-    conn: Any, scan: TableScan, table: TableId, columns: tuple[str, ...], kinds: tuple[str, ...]
+    conn: MySqlConnection, scan: TableScan, table: TableId, columns: tuple[str, ...], kinds: tuple[str, ...]
 ) -> Bound | None:
     """Return the last key of a scan's rows, or of all rows where their condition takes too long.
 
@@ -203,7 +203,7 @@ def _surrogate(table: Table, surrogate: str) -> tuple[str, ...]:
 
 
 def find_bound(
-    conn: Any,
+    conn: MySqlConnection,
     table: TableId,
     columns: tuple[str, ...],
     kinds: tuple[str, ...],
@@ -261,13 +261,13 @@ def find_bound(
     return None if row is None else tuple(row)
 
 
-def _condition_time_ms(conn: Any) -> int:
+def _condition_time_ms(conn: MySqlConnection) -> int:
     """Return the time limit of a query with a condition; the hint replaces the session's limit, which may be lower."""
     session_limit = int(fetch_all(conn, "SELECT @@SESSION.max_execution_time")[0][0])
     return min(CONDITION_TIME_MS, session_limit or CONDITION_TIME_MS)
 
 
-def _table_changed(conn: Any, table: TableId, columns: tuple[str, ...], error: pymysql.MySQLError) -> bool:
+def _table_changed(conn: MySqlConnection, table: TableId, columns: tuple[str, ...], error: pymysql.MySQLError) -> bool:
     """Return whether a query failed because the table on the server differs from the one in the schema history."""
     if not error.args or error.args[0] not in TABLE_CHANGED_ERRORS:
         return False

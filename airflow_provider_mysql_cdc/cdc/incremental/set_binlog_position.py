@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available, end_of_binlog
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PROCESSED_SIGNALS_KEY
@@ -27,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     UnsupportedEventError,
 )
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import (
     BinlogOffset,
@@ -91,7 +91,7 @@ def describe_offset(offset: BinlogOffset) -> str:
 
 
 def find_move(
-    cfg: ConnectorConfig, conn: Any, job: JobLedger, ledger: LedgerState, action: SetBinlogPosition
+    cfg: ConnectorConfig, conn: MySqlConnection, job: JobLedger, ledger: LedgerState, action: SetBinlogPosition
 ) -> PositionMove:
     """Return the move that a signal requests, after checking that the stream can continue there.
 
@@ -169,7 +169,7 @@ def signals_taken_records(job: JobLedger, ledger: LedgerState, epoch: int) -> li
     return records
 
 
-def signals_taken_before(cfg: ConnectorConfig, conn: Any, ledger: LedgerState) -> ProcessedSignals | None:
+def signals_taken_before(cfg: ConnectorConfig, conn: MySqlConnection, ledger: LedgerState) -> ProcessedSignals | None:
     """Return up to which position the signal table was read before the stream was moved; None if all rows are new.
 
     Args:

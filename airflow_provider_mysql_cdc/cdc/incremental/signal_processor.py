@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import SIGNAL_OFFSET_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, ProcessedSignals
@@ -48,6 +48,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.set_binlog_position import (
 )
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -111,7 +112,7 @@ class SignalProcessor:
     """
 
     cfg: ConnectorConfig
-    conn: Any
+    conn: MySqlConnection
     job: JobLedger
     ledger: LedgerState
     log: Log
@@ -326,7 +327,7 @@ _HANDLERS: Mapping[type[SignalAction], Callable[[SignalProcessor, SignalAction],
 
 
 def process_signals(
-    cfg: ConnectorConfig, conn: Any, job: JobLedger, ledger: LedgerState, log: Log, owner: str = ""
+    cfg: ConnectorConfig, conn: MySqlConnection, job: JobLedger, ledger: LedgerState, log: Log, owner: str = ""
 ) -> tuple[IncrementalState, bool]:
     """Carry out all pending signals.
 

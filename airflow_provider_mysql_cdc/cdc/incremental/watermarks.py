@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import pymysql
 
@@ -35,6 +34,7 @@ from airflow_provider_mysql_cdc.cdc.config.enums import EventContract
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError, SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import read_locked
@@ -72,7 +72,7 @@ def watermark_table(cfg: ConnectorConfig) -> TableId | None:
     return None if cfg[F.READ_ONLY] else cfg[F.SIGNAL_DATA_COLLECTION]
 
 
-def needs_lock(cfg: ConnectorConfig, conn: Any, scans: Sequence[TableScan], state: SchemaState) -> bool:
+def needs_lock(cfg: ConnectorConfig, conn: MySqlConnection, scans: Sequence[TableScan], state: SchemaState) -> bool:
     """Return whether the views of a window are opened under a read lock.
 
     A table without a key can only be read where no event changes it between the watermark and the views. Incremental
@@ -96,7 +96,9 @@ def needs_lock(cfg: ConnectorConfig, conn: Any, scans: Sequence[TableScan], stat
 
 
 @contextmanager
-def low_watermark(cfg: ConnectorConfig, conn: Any, tables: Sequence[TableId], *, lock: bool) -> Iterator[LowWatermark]:
+def low_watermark(
+    cfg: ConnectorConfig, conn: MySqlConnection, tables: Sequence[TableId], *, lock: bool
+) -> Iterator[LowWatermark]:
     """Take the low watermark, and close the window when the block ends: all views are open then.
 
     Args:
@@ -122,7 +124,7 @@ def low_watermark(cfg: ConnectorConfig, conn: Any, tables: Sequence[TableId], *,
         yield LowWatermark(offset, None, locked=True)
 
 
-def take_low_watermark(cfg: ConnectorConfig, conn: Any) -> LowWatermark:
+def take_low_watermark(cfg: ConnectorConfig, conn: MySqlConnection) -> LowWatermark:
     """Take the low watermark.
 
     Args:
@@ -160,7 +162,7 @@ def take_low_watermark(cfg: ConnectorConfig, conn: Any) -> LowWatermark:
     return LowWatermark(None, row_id)
 
 
-def close_window(cfg: ConnectorConfig, conn: Any, low: LowWatermark) -> None:
+def close_window(cfg: ConnectorConfig, conn: MySqlConnection, low: LowWatermark) -> None:
     """Write the row that closes the window, as Debezium does; with insert_delete delete the opening row instead.
 
     Args:
@@ -183,7 +185,7 @@ def close_window(cfg: ConnectorConfig, conn: Any, low: LowWatermark) -> None:
 
 
 def _insert_watermark(
-    cfg: ConnectorConfig, conn: Any, table: TableId, row_id: str, kind: str, time_member: str
+    cfg: ConnectorConfig, conn: MySqlConnection, table: TableId, row_id: str, kind: str, time_member: str
 ) -> None:
     """Write a row as Debezium does; that of 1.9.7 has no data."""
     column_list = ", ".join(_column_names(conn, table))
@@ -192,7 +194,7 @@ def _insert_watermark(
         cursor.execute(f"INSERT INTO {table.quoted()} ({column_list}) VALUES (%s, %s, %s)", (row_id, kind, data))
 
 
-def _column_names(conn: Any, table: TableId) -> list[str]:
+def _column_names(conn: MySqlConnection, table: TableId) -> list[str]:
     """Return the first three columns, whatever their names, as SQL."""
     sql = "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
     columns = fetch_all(conn, f"{sql} ORDER BY ordinal_position LIMIT 3", (table.db, table.table))

@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.window_operations import DRAINED
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, named_errors, open_task
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import require_server, set_view_limits
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
@@ -68,7 +69,7 @@ def _drain_to_view(
     index: int,
     sink: TransactionalWriter,
     channel: CoordinatorClient,
-    conn: Any,
+    conn: MySqlConnection,
     inputs: WriterInputs,
 ) -> KeyRangeReader | None:
     touched_keys = open_window_view(conn, channel, table_options.decoder_options(cfg).skipped_ops)
@@ -98,7 +99,9 @@ def _drain_to_view(
     return reader
 
 
-def open_window_view(conn: Any, channel: CoordinatorClient, skipped_ops: frozenset[str]) -> WindowKeys | None:
+def open_window_view(
+    conn: MySqlConnection, channel: CoordinatorClient, skipped_ops: frozenset[str]
+) -> WindowKeys | None:
     """Open this task's view after the low watermark and lock its tables against DDL; None if there is no window.
 
     The first query of a table takes a metadata lock that blocks DDL until the view is closed, so a name means the same

@@ -10,7 +10,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog.broken_connections import reconnect_delay_s
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings, MySqlConnection
 
 _SAME_START_S = 2.0
 """Difference of two start times that come from one: a server tells how long it runs in whole seconds."""
@@ -40,7 +40,7 @@ class ServerStart:
         return now.uuid == self.uuid and (started_later or now.connection_id <= self.connection_id)
 
 
-def server_start(conn: Any) -> ServerStart:
+def server_start(conn: MySqlConnection) -> ServerStart:
     """Return which server process answers.
 
     Args:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pymysql
 
@@ -19,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.job.lock_recovery import ServerStart, server_start
 from airflow_provider_mysql_cdc.cdc.job.run_lock import ER_NO_SUCH_THREAD, end_connection, lock_name, owner_lock_name
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings, MySqlConnection
 
 _CHECK_S = 2.0
 """Seconds between two checks whether another run still holds the lock."""
@@ -64,7 +63,7 @@ def wait_as_owner(
         breaks += 1
 
 
-def _take(conn: Any, prefix: str, owner: str, opened: _Opened) -> None:
+def _take(conn: MySqlConnection, prefix: str, owner: str, opened: _Opened) -> None:
     """Take the owner's lock; the server may not know yet that a connection which took it before has broken."""
     name, now = owner_lock_name(prefix, owner), server_start(conn)
     # Known before the lock is asked for: the connection may break while the server grants it.
@@ -77,7 +76,9 @@ def _take(conn: Any, prefix: str, owner: str, opened: _Opened) -> None:
         raise _ended(prefix, "it holds the owner's lock")
 
 
-def _hold(conn: Any, settings: ConnectionSettings, prefix: str, deadline: float, *, even_if_free: bool) -> None:
+def _hold(
+    conn: MySqlConnection, settings: ConnectionSettings, prefix: str, deadline: float, *, even_if_free: bool
+) -> None:
     """Wait until the time is up, or the lock of the prefix is free."""
     longest_s = min(_CHECK_S, settings.silence_timeout_s / _CHECKS_PER_SILENCE)
     while (left_s := deadline - time.monotonic()) > 0:
@@ -97,7 +98,7 @@ def _ended(prefix: str, why: str) -> RunInProgressError:
     )
 
 
-def end_waiting(conn: Any, connection_id: int, holds: Callable[[], bool]) -> None:
+def end_waiting(conn: MySqlConnection, connection_id: int, holds: Callable[[], bool]) -> None:
     """End a driver that waits; one that works goes on, and so does one that has ended meanwhile.
 
     Args:

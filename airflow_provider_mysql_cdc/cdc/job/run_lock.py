@@ -29,7 +29,7 @@ import pymysql
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError, SourceError
 from airflow_provider_mysql_cdc.cdc.job.lock_recovery import LockRecovery, server_start
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings, MySqlConnection
 
 LEASE_S = 60.0
 """Seconds without a heartbeat after which the server frees the lock."""
@@ -186,18 +186,18 @@ def hold_run_lock(settings: ConnectionSettings, prefix: str, owner: str, max_att
                 recovery.close()
 
 
-def _set_lease(conn: Any, lease_s: float) -> None:
+def _set_lease(conn: MySqlConnection, lease_s: float) -> None:
     fetch_all(conn, "SET SESSION wait_timeout = %s", (max(1, math.ceil(lease_s)),))
 
 
-def _acquire_free(conn: Any, prefix: str, owner: str, lease_s: float) -> bool:
+def _acquire_free(conn: MySqlConnection, prefix: str, owner: str, lease_s: float) -> bool:
     """Take the locks if nobody holds them, and end nobody; return whether they are held."""
     _set_lease(conn, lease_s)
     names = lock_name(prefix), owner_lock_name(prefix, owner)
     return all(fetch_all(conn, "SELECT GET_LOCK(%s, 0)", (name,))[0][0] == 1 for name in names)
 
 
-def require_no_other_run(conn: Any, prefix: str, owner: str) -> None:
+def require_no_other_run(conn: MySqlConnection, prefix: str, owner: str) -> None:
     """Refuse when a run of another owner is active, without taking the lock or disturbing that run.
 
     Args:
@@ -215,7 +215,7 @@ def require_no_other_run(conn: Any, prefix: str, owner: str) -> None:
         raise _in_progress(prefix, holder)
 
 
-def is_held(conn: Any, prefix: str) -> bool:
+def is_held(conn: MySqlConnection, prefix: str) -> bool:
     """Return whether a run of any owner holds the lock of a prefix.
 
     Args:
@@ -228,7 +228,7 @@ def is_held(conn: Any, prefix: str) -> bool:
     return fetch_all(conn, "SELECT IS_USED_LOCK(%s)", (lock_name(prefix),))[0][0] is not None
 
 
-def lock_connection(conn: Any, prefix: str, owner: str) -> int | None:
+def lock_connection(conn: MySqlConnection, prefix: str, owner: str) -> int | None:
     """Return the id of the connection with which a run's driver holds the owner's lock; None when no driver runs.
 
     Args:
@@ -243,7 +243,7 @@ def lock_connection(conn: Any, prefix: str, owner: str) -> int | None:
     return None if holder is None else int(holder)
 
 
-def holds_prefix(conn: Any, prefix: str, connection_id: int) -> bool:
+def holds_prefix(conn: MySqlConnection, prefix: str, connection_id: int) -> bool:
     """Return whether a connection holds the lock of a prefix.
 
     Args:
@@ -273,7 +273,7 @@ def require_sole_run(settings: ConnectionSettings, prefix: str, owner: str) -> N
         require_no_other_run(conn, prefix, owner)
 
 
-def disable_idle_timeout(conn: Any) -> None:
+def disable_idle_timeout(conn: MySqlConnection) -> None:
     """Keep the server from closing a connection that is idle while the tasks work (SETUP-24).
 
     Raises:
@@ -292,7 +292,7 @@ def lock_name(prefix: str) -> str:
     )
 
 
-def acquire(conn: Any, prefix: str, owner: str, lease_s: float = LEASE_S) -> None:
+def acquire(conn: MySqlConnection, prefix: str, owner: str, lease_s: float = LEASE_S) -> None:
     """Take the lock of a prefix on this connection, or refuse.
 
     An older attempt of the same owner (a driver that outlived its Airflow task) is ended: its connection is killed,
@@ -327,7 +327,7 @@ def acquire(conn: Any, prefix: str, owner: str, lease_s: float = LEASE_S) -> Non
     raise _in_progress(prefix, holder)
 
 
-def _acquire_owner_lock(conn: Any, own_name: str) -> None:
+def _acquire_owner_lock(conn: MySqlConnection, own_name: str) -> None:
     """Take the owner's lock; an older attempt that has freed the prefix and compares still holds it, and is ended."""
     acquired, holder = fetch_all(conn, "SELECT GET_LOCK(%s, 0), IS_USED_LOCK(%s)", (own_name, own_name))[0]
     if acquired != 1:
@@ -336,7 +336,7 @@ def _acquire_owner_lock(conn: Any, own_name: str) -> None:
         fetch_all(conn, "SELECT GET_LOCK(%s, 10)", (own_name,))
 
 
-def end_connection(conn: Any, connection_id: int) -> None:
+def end_connection(conn: MySqlConnection, connection_id: int) -> None:
     """End another connection of the same account, which may have ended meanwhile.
 
     Args:

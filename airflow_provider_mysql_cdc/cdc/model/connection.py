@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, Protocol, Self
 
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Record
 
@@ -165,3 +166,23 @@ class RegistrySettings:
         backoff_s = sum(min(self.retry_wait_ms << n, self.retry_max_wait_ms) for n in range(self.retries)) / 1000
         requests = len(self.url.split(",")) + (self.oauth is not None)
         return requests * (self.timeout_s * (self.retries + 1) + backoff_s)
+
+
+class MySqlConnection(Protocol):
+    """An open connection to a MySQL server, of which no more is used than this."""
+
+    def cursor(self) -> Any:
+        """Return a cursor, which is a context manager."""
+
+    def thread_id(self) -> int:
+        """Return the server's number of the connection."""
+
+    def rollback(self) -> None:
+        """End the transaction."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc_info: object) -> None: ...

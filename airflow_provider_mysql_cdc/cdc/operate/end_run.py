@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.job import owner_wait, run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.run_lock import STREAMS_OF_SERVER
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of_ledger
 
@@ -93,7 +94,7 @@ def end_run(cfg: ConnectorConfig, owner: str, log: Log, only_connection: int | N
     return True
 
 
-def _holds(conn: Any, cfg: ConnectorConfig, owner: str, holder: int) -> bool:
+def _holds(conn: MySqlConnection, cfg: ConnectorConfig, owner: str, holder: int) -> bool:
     return run_lock.lock_connection(conn, cfg.topic_prefix, owner) == holder
 
 

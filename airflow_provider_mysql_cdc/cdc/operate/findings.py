@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.finding import WARNING, Finding, error_finding, raise_first_error
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.schema.table_findings import table_findings
@@ -35,7 +36,7 @@ from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 
 def source_findings(
-    conn: Any, cfg: ConnectorConfig, *, snapshot: bool, state: StoredState | None = None
+    conn: MySqlConnection, cfg: ConnectorConfig, *, snapshot: bool, state: StoredState | None = None
 ) -> list[Finding]:
     """Return what a person should know of the source before a job, errors first.
 
@@ -56,7 +57,9 @@ def source_findings(
     return sorted(findings, key=lambda finding: finding.error is None)
 
 
-def check_source(conn: Any, cfg: ConnectorConfig, *, snapshot: bool, state: StoredState | None = None) -> list[Finding]:
+def check_source(
+    conn: MySqlConnection, cfg: ConnectorConfig, *, snapshot: bool, state: StoredState | None = None
+) -> list[Finding]:
     """Return the warnings for a job's log.
 
     Args:

@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DamagedRecordError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import BEHIND, LAST_EVENT, last_change_ms
 from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
@@ -148,7 +149,7 @@ def read_binlog_state(cfg: ConnectorConfig, drained: DrainedOffset) -> BinlogSta
         return binlog_state(conn)
 
 
-def binlog_state(conn: Any) -> BinlogState:
+def binlog_state(conn: MySqlConnection) -> BinlogState:
     """Return the state of the server's binlog.
 
     Args:

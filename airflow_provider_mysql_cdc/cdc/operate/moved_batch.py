@@ -13,7 +13,6 @@ what the former server logged before the planned end may not have come here.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
@@ -34,6 +33,7 @@ from airflow_provider_mysql_cdc.cdc.drain.failover.requested_position import ref
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition, compare_offsets
@@ -144,7 +144,11 @@ def _markers(plan: BatchPlan, ledger: LedgerState | None) -> dict[int, Marker]:
 
 
 def _moved(
-    cfg: ConnectorConfig, conn: Any, plan: BatchPlan, markers: dict[int, Marker], note: Log = lambda line: None
+    cfg: ConnectorConfig,
+    conn: MySqlConnection,
+    plan: BatchPlan,
+    markers: dict[int, Marker],
+    note: Log = lambda line: None,
 ) -> tuple[BatchPlan, dict[int, Marker]]:
     """Return the plan and the markers as they are in the binlog of the server that answers."""
     start = place_on_server(cfg, conn, plan.start, note)

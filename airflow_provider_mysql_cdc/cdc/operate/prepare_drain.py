@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.broken_connections import read_with_retries
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
@@ -33,6 +32,7 @@ from airflow_provider_mysql_cdc.cdc.formats.record_topics import topics_of_table
 from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import has_pending_work
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import require_durable_topics, require_recorded_history
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.findings import check_source, log_warnings, topic_warnings
@@ -193,7 +193,7 @@ def _next_batch(
 
 
 def _stream_start(
-    cfg: ConnectorConfig, conn: Any, state: StoredState, log: Log
+    cfg: ConnectorConfig, conn: MySqlConnection, state: StoredState, log: Log
 ) -> tuple[BinlogOffset, BinlogOffset | None]:
     """Return where the next batch begins; and the stored offset, if it belongs to another server."""
     if state.committed is None:
@@ -234,7 +234,7 @@ def snapshot_unstarted(plan: BatchPlan, ledger: LedgerState | None) -> bool:
     return view_record is None or int(view_record["epoch"]) != plan.epoch
 
 
-def _first_offset(cfg: ConnectorConfig, conn: Any) -> BinlogOffset:
+def _first_offset(cfg: ConnectorConfig, conn: MySqlConnection) -> BinlogOffset:
     """Return the first offset of a stream without snapshot (SNAP-06, SNAP-07)."""
     mode = str(cfg[F.SNAPSHOT_MODE])
     if mode == "never":

@@ -12,7 +12,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
@@ -27,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.drain.taken_over import taken_over
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
@@ -48,7 +48,7 @@ class PreparedJob:
     plan: BatchPlan
 
 
-def check_signal_table(cfg: ConnectorConfig, conn: Any, log: Log) -> None:
+def check_signal_table(cfg: ConnectorConfig, conn: MySqlConnection, log: Log) -> None:
     """Create the signal table where that is configured; log what is wrong with it, which does not stop the drain.
 
     Args:

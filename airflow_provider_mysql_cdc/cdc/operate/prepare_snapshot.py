@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.broken_connections import read_with_retries
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
@@ -29,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.formats.record_topics import topics_of_table
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.config_guard import require_same_snapshot_mode
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import require_durable_topics
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.findings import check_source, log_warnings, topic_warnings
@@ -173,7 +173,7 @@ def _plan_snapshot(
     )
 
 
-def _recovered_offset(cfg: ConnectorConfig, conn: Any, committed: BinlogOffset, log: Log) -> BinlogOffset:
+def _recovered_offset(cfg: ConnectorConfig, conn: MySqlConnection, committed: BinlogOffset, log: Log) -> BinlogOffset:
     """Return where the stream stands on the server that answers, for which the schema history is to be rebuilt."""
     try:
         place = place_on_server(cfg, conn, committed, log)
@@ -192,7 +192,7 @@ def _recovered_offset(cfg: ConnectorConfig, conn: Any, committed: BinlogOffset, 
 
 
 def undrained_start(
-    cfg: ConnectorConfig, conn: Any, committed: BinlogOffset | None, ledger: LedgerState | None, log: Log
+    cfg: ConnectorConfig, conn: MySqlConnection, committed: BinlogOffset | None, ledger: LedgerState | None, log: Log
 ) -> BinlogOffset | None:
     """Return the stream's offset, after which a new snapshot must not skip any change; None when it may skip changes.
 
@@ -250,7 +250,7 @@ def _set_aside_purged(
     )
 
 
-def _snapshot_required(cfg: ConnectorConfig, conn: Any, committed: BinlogOffset | None, log: Log) -> bool:
+def _snapshot_required(cfg: ConnectorConfig, conn: MySqlConnection, committed: BinlogOffset | None, log: Log) -> bool:
     """Return whether snapshot.mode asks for a snapshot now (SNAP-03 to SNAP-08)."""
     mode = str(cfg[F.SNAPSHOT_MODE])
     if mode == "never":

@@ -12,7 +12,6 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
@@ -50,6 +49,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.set_binlog_position import signa
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import history_difference
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -138,7 +138,7 @@ def accept_topics(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState) -> 
 
 def _ensure_structures(
     cfg: ConnectorConfig,
-    conn: Any,
+    conn: MySqlConnection,
     job: JobLedger,
     offset: BinlogOffset,
     find_target: Callable[[], BinlogOffset],
@@ -175,7 +175,7 @@ def _drained_offset(stored: StoredState | None, ledger: LedgerState | None) -> B
 
 
 def _requested_offset(
-    cfg: ConnectorConfig, conn: Any, to: str, stored: StoredState | None, ledger: LedgerState | None
+    cfg: ConnectorConfig, conn: MySqlConnection, to: str, stored: StoredState | None, ledger: LedgerState | None
 ) -> BinlogOffset:
     """Return the offset that was requested."""
     settings = cfg.connection_settings()

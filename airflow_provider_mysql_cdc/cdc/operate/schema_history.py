@@ -27,6 +27,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaError, StateEr
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import require_recorded_history
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
@@ -129,7 +130,7 @@ def _lock(cfg: ConnectorConfig, owner: str, dry_run: bool) -> Iterator[Any]:
         yield lock
 
 
-def _first_of_binlog(cfg: ConnectorConfig, conn: Any) -> BinlogOffset:
+def _first_of_binlog(cfg: ConnectorConfig, conn: MySqlConnection) -> BinlogOffset:
     settings = cfg.connection_settings()
     end = end_of_binlog(conn, settings)
     return with_fingerprint(conn, settings, end.with_position(binary_logs(conn)[0][0], FILE_START))

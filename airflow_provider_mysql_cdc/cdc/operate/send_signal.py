@@ -33,6 +33,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import SnapshotStatus, snapshot_status
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import ENDED_STATES
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of_ledger
@@ -162,7 +163,7 @@ def _send_to_table(cfg: ConnectorConfig, signal: Signal) -> None:
             )
 
 
-def _insert(conn: Any, table: TableId, sql: str, row: tuple[str, str, str]) -> None:
+def _insert(conn: MySqlConnection, table: TableId, sql: str, row: tuple[str, str, str]) -> None:
     try:
         fetch_all(conn, sql, row)
     except SourcePrivilegeError as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
@@ -21,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pin
 from airflow_provider_mysql_cdc.cdc.drain.failover.failover import place_on_server
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError, SchemaError
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import require_recorded_history
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import snapshot_unstarted
@@ -122,7 +122,7 @@ def capturing_only(cfg: ConnectorConfig, tables: Sequence[str]) -> ConnectorConf
     )
 
 
-def _purged_reason(cfg: ConnectorConfig, conn: Any, state: StoredState) -> str:
+def _purged_reason(cfg: ConnectorConfig, conn: MySqlConnection, state: StoredState) -> str:
     """Return why no drain can continue from the stored offset or finish the pending batch; empty when one can."""
     settings, pending = cfg.connection_settings(), state.pending
     try:
@@ -139,7 +139,7 @@ def _purged_reason(cfg: ConnectorConfig, conn: Any, state: StoredState) -> str:
     return ""
 
 
-def _require_all_tables(cfg: ConnectorConfig, chosen: ConnectorConfig, conn: Any, reason: str) -> None:
+def _require_all_tables(cfg: ConnectorConfig, chosen: ConnectorConfig, conn: MySqlConnection, reason: str) -> None:
     """Refuse to read only some tables when changes of all tables are lost."""
     unchosen = [table for table in captured_tables(conn, cfg) if not chosen.captures(table)]
     if unchosen:
@@ -158,7 +158,7 @@ def _list_tables(tables: Sequence[TableId]) -> str:
     )
 
 
-def _chosen_tables(cfg: ConnectorConfig, chosen: ConnectorConfig, conn: Any) -> list[TableId]:
+def _chosen_tables(cfg: ConnectorConfig, chosen: ConnectorConfig, conn: MySqlConnection) -> list[TableId]:
     tables = [table for table in captured_tables(conn, cfg) if chosen.captures(table) and cfg.snapshots_rows(table)]
     if not tables:
         raise ConfigError(
@@ -171,7 +171,7 @@ def _chosen_tables(cfg: ConnectorConfig, chosen: ConnectorConfig, conn: Any) -> 
     return tables
 
 
-def _require_stream_tables(cfg: ConnectorConfig, conn: Any, ledger: LedgerState | None) -> None:
+def _require_stream_tables(cfg: ConnectorConfig, conn: MySqlConnection, ledger: LedgerState | None) -> None:
     """Refuse table lists that differ from the last batch and exclude tables that have a topic of the stream.
 
     The tables to read again must not change what the stream captures: the drain before the snapshot would skip the
@@ -195,7 +195,7 @@ def _require_stream_tables(cfg: ConnectorConfig, conn: Any, ledger: LedgerState 
         )
 
 
-def _blocking_obstacle(cfg: ConnectorConfig, conn: Any, tables: list[TableId]) -> str:
+def _blocking_obstacle(cfg: ConnectorConfig, conn: MySqlConnection, tables: list[TableId]) -> str:
     """Return why no blocking snapshot is possible; empty when one is."""
     if not cfg[F.SNAPSHOT_MODE].reads_rows:
         return f"snapshot.mode={cfg[F.SNAPSHOT_MODE]} reads only structures"

@@ -12,6 +12,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of, offset_of_ledger
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import estimated_rows
 
@@ -169,7 +170,7 @@ def read_scan_progress(cfg: ConnectorConfig, ledger: LedgerState, now_ms: int) -
     }
 
 
-def _estimate(conn: Any, scan: TableScan) -> int | None:
+def _estimate(conn: MySqlConnection, scan: TableScan) -> int | None:
     return None if scan.condition else estimated_rows(conn, scan.table) or None
 
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import ReplicaChannel, replica_channels
 from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, connect, fetch_all
@@ -28,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceConnectionError, SourceError
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings, MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -121,7 +120,12 @@ def _replicas(here: _ListedServer, asked: Sequence[_ListedServer]) -> list[_List
 
 
 def _compare(
-    conn: Any, here: _ListedServer, other: _ListedServer, is_replica: bool, counts: Callable[[str], bool], log: Log
+    conn: MySqlConnection,
+    here: _ListedServer,
+    other: _ListedServer,
+    is_replica: bool,
+    counts: Callable[[str], bool],
+    log: Log,
 ) -> None:
     sources = [channel for channel in here.channels if channel.receives == "Yes"]
     if here.executed is None or other.executed is None:
@@ -166,7 +170,7 @@ def _ask_other(settings: ConnectionSettings, log: Log) -> _ListedServer | None:
         return None
 
 
-def _ask_listed(conn: Any, settings: ConnectionSettings) -> _ListedServer:
+def _ask_listed(conn: MySqlConnection, settings: ConnectionSettings) -> _ListedServer:
     names = "@@server_uuid, @@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed, @@GLOBAL.read_only"
     uuid, mode, executed, read_only = fetch_all(conn, f"SELECT {names}")[0]
     gtids = str(executed) if mode == "ON" else None
@@ -175,7 +179,7 @@ def _ask_listed(conn: Any, settings: ConnectionSettings) -> _ListedServer:
     )
 
 
-def _lacking(conn: Any, executed: str, channels: Iterable[ReplicaChannel]) -> GtidSet:
+def _lacking(conn: MySqlConnection, executed: str, channels: Iterable[ReplicaChannel]) -> GtidSet:
     """Return the transactions of a set that a server has neither executed nor received."""
     text = fetch_all(conn, "SELECT GTID_SUBTRACT(%s, @@GLOBAL.gtid_executed)", (executed,))[0][0]
     lacking = GtidSet.parse(str(text))
@@ -185,7 +189,7 @@ def _lacking(conn: Any, executed: str, channels: Iterable[ReplicaChannel]) -> Gt
     return lacking
 
 
-def _group(conn: Any) -> frozenset[str] | None:
+def _group(conn: MySqlConnection) -> frozenset[str] | None:
     """Return the members of a server's replication group that it reaches; none if it is in none, or cut off from most.
 
     A member that is cut off stays ONLINE, for ever by default, and has nothing new

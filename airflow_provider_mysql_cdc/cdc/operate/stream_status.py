@@ -38,6 +38,7 @@ from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import (
 )
 from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics
 from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.gtid import gtid_source
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
@@ -314,7 +315,7 @@ def _place(offset: BinlogOffset) -> tuple[str, int, str | None]:
     return offset.file, offset.pos, offset.gtids
 
 
-def _measure_lag(cfg: ConnectorConfig, conn: Any, ledger: LedgerState) -> StreamLag:
+def _measure_lag(cfg: ConnectorConfig, conn: MySqlConnection, ledger: LedgerState) -> StreamLag:
     start = committed_start(ledger)
     if start is None:
         return StreamLag(why="the stream has not begun: its first snapshot is not complete")

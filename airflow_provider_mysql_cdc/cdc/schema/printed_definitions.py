@@ -34,6 +34,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.statement_text import with_null
 from airflow_provider_mysql_cdc.cdc.ddl.collations import collation_by_name
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.charset_decoders import basic_plane
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
 
 _STRING = r"x?'(?:[^'\\]|''|\\.)*+'"
@@ -68,7 +69,7 @@ def has_hidden_members(statement: str) -> bool:
     return bool(_hidden_columns(statement))
 
 
-def with_members(conn: Any, table: TableId, statement: str) -> str | None:
+def with_members(conn: MySqlConnection, table: TableId, statement: str) -> str | None:
     """Return a statement with the members that the columns have; None when the server has other ones now, or none.
 
     Args:
@@ -132,7 +133,7 @@ def _hidden_columns(statement: str) -> list[_HiddenMembers]:
     return columns
 
 
-def _read_members(conn: Any, table: TableId, column: _HiddenMembers) -> list[str | bytes] | None:
+def _read_members(conn: MySqlConnection, table: TableId, column: _HiddenMembers) -> list[str | bytes] | None:
     """Return the members, those of the character set binary as bytes; None if one is no text in its character set."""
     count, names = len(column.members), {"column": quote_name(column.name), "table": table.quoted()}
     with conn.cursor() as cursor:
@@ -203,7 +204,7 @@ _WITHOUT_ROWS = "SELECT {}, COUNT(*) FROM {} AS t"
 _BYTES = {"char": "HEX(TRIM(TRAILING ' ' FROM {}))", "binary": "HEX(TRIM(TRAILING 0x00 FROM {}))", "float": "{} * 1e0"}
 
 
-def with_stored_defaults(conn: Any, table: TableId, statement: str) -> str:
+def with_stored_defaults(conn: MySqlConnection, table: TableId, statement: str) -> str:
     """Return a statement with the stored defaults of its columns, as far as the server can be asked.
 
     Those are nine digits of a FLOAT's, and the bytes of one with ``?`` in hexadecimal digits.
@@ -233,7 +234,7 @@ def _is_doubtful(column: re.Match[str]) -> bool:
     return "," not in column["rest"] and re.search("[1-9]", column["default"]) is not None
 
 
-def _read_values(conn: Any, table: TableId, columns: Sequence[re.Match[str]]) -> Sequence[Any]:
+def _read_values(conn: MySqlConnection, table: TableId, columns: Sequence[re.Match[str]]) -> Sequence[Any]:
     """Return each column's number or hexadecimal digits; None where the server does not tell."""
     values = [_BYTES.get(c["type"], "HEX({})").format(f"DEFAULT(t.{c['name']})") for c in columns]
     try:
@@ -279,7 +280,7 @@ def has_no_charset(statement: str) -> bool:
 
 
 def with_table_charset(
-    conn: Any, table: TableId, statement: str, created: range, *, ansi_quotes: bool = False
+    conn: MySqlConnection, table: TableId, statement: str, created: range, *, ansi_quotes: bool = False
 ) -> str | None:
     """Return a statement with the default character set that the table has; None when it may have had another one.
 

@@ -6,7 +6,6 @@ import contextlib
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pymysql
 
@@ -16,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.statement_text import with_null
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourcePrivilegeError
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.java import java_sort_key
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
@@ -64,7 +64,7 @@ UTF8MB4_COLLATION = (
 """Returns the id of utf8mb4's default collation."""
 
 
-def utf8mb4_collation(conn: Any) -> int:
+def utf8mb4_collation(conn: MySqlConnection) -> int:
     """Return the id of utf8mb4's default collation: utf8mb4_0900_ai_ci, in MySQL 5.7 utf8mb4_general_ci.
 
     Args:
@@ -73,7 +73,7 @@ def utf8mb4_collation(conn: Any) -> int:
     return int(fetch_all(conn, UTF8MB4_COLLATION)[0][0])
 
 
-def table_exists(conn: Any, table: TableId) -> bool:
+def table_exists(conn: MySqlConnection, table: TableId) -> bool:
     """Return whether a table exists that the account may see.
 
     Args:
@@ -84,7 +84,7 @@ def table_exists(conn: Any, table: TableId) -> bool:
     return bool(fetch_all(conn, sql, (table.db, table.table)))
 
 
-def captured_tables(conn: Any, cfg: ConnectorConfig) -> list[TableId]:
+def captured_tables(conn: MySqlConnection, cfg: ConnectorConfig) -> list[TableId]:
     """Return the captured base tables in the order of ``table.include.list``, then of their names (as Debezium).
 
     Args:
@@ -105,7 +105,7 @@ def literal_table(entry: str) -> TableId | None:
     return TableId(*match.groups()) if match else None
 
 
-def require_readable_names(conn: Any, cfg: ConnectorConfig, tables: Collection[TableId]) -> None:
+def require_readable_names(conn: MySqlConnection, cfg: ConnectorConfig, tables: Collection[TableId]) -> None:
     """Refuse names of ``table.include.list`` that the account may not read: the server does not list such tables.
 
     A name that no table has, and that the account may read, is a table that may be created later.
@@ -138,7 +138,7 @@ def require_readable_names(conn: Any, cfg: ConnectorConfig, tables: Collection[T
         )
 
 
-def select_grants(conn: Any, tables: Sequence[TableId]) -> str:
+def select_grants(conn: MySqlConnection, tables: Sequence[TableId]) -> str:
     """Return the statements that let the account read tables; for many tables the first ones.
 
     Args:
@@ -149,7 +149,7 @@ def select_grants(conn: Any, tables: Sequence[TableId]) -> str:
     return " ".join(f"GRANT SELECT ON {table.quoted()} TO {account};" for table in tables[:MAX_SHOWN_NAMES])
 
 
-def base_tables(conn: Any) -> list[TableId]:
+def base_tables(conn: MySqlConnection) -> list[TableId]:
     """Return all base tables that the account can see, in the order in which Debezium sorts their names.
 
     Args:
@@ -160,7 +160,7 @@ def base_tables(conn: Any) -> list[TableId]:
         return sorted((TableId(db, name) for db, name in cursor.fetchall()), key=lambda t: java_sort_key(str(t)))
 
 
-def lock_metadata(conn: Any, tables: list[TableId], timeout_s: int) -> TableId | None:
+def lock_metadata(conn: MySqlConnection, tables: list[TableId], timeout_s: int) -> TableId | None:
     """Block ALTER TABLE and similar statements on these tables until the connection's transaction ends.
 
     A transaction that has read a table holds a metadata lock on it (MySQL manual, "Metadata Locking"), and FLUSH TABLES
@@ -188,7 +188,7 @@ def lock_metadata(conn: Any, tables: list[TableId], timeout_s: int) -> TableId |
 
 
 def read_definitions(
-    conn: Any, cfg: ConnectorConfig, tables: list[TableId], log: Log = lambda _: None
+    conn: MySqlConnection, cfg: ConnectorConfig, tables: list[TableId], log: Log = lambda _: None
 ) -> TableDefinitions:
     """Read the CREATE statements of the tables and of the captured databases, whose character sets new tables inherit.
 
@@ -237,7 +237,9 @@ def read_definitions(
     )
 
 
-def read_create_statements(conn: Any, tables: Collection[TableId], log: Log) -> tuple[TableDefinitions, list[TableId]]:
+def read_create_statements(
+    conn: MySqlConnection, tables: Collection[TableId], log: Log
+) -> tuple[TableDefinitions, list[TableId]]:
     """Read the CREATE statements of some tables, which name their character sets.
 
     Args:
@@ -286,7 +288,7 @@ def _many_tables_line(cfg: ConnectorConfig, tables: Collection[TableId]) -> str:
     )
 
 
-def create_statement(conn: Any, table: TableId, log: Log) -> str:
+def create_statement(conn: MySqlConnection, table: TableId, log: Log) -> str:
     """Return a table's CREATE TABLE statement, with what SHOW CREATE TABLE leaves out of it.
 
     Args:
@@ -310,7 +312,7 @@ def create_statement(conn: Any, table: TableId, log: Log) -> str:
     return statement
 
 
-def _uncaptured_statements(conn: Any, tables: list[TableId]) -> dict[TableId, str]:
+def _uncaptured_statements(conn: MySqlConnection, tables: list[TableId]) -> dict[TableId, str]:
     """Return the statements of tables that are not locked; one that is dropped or cannot be shown is skipped."""
     statements = {}
     for table in tables:

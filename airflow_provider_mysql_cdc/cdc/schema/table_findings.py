@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 import pymysql
 
@@ -12,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourcePrivilegeError
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.expression import Expression
 from airflow_provider_mysql_cdc.cdc.model.finding import WARNING, Finding, error_finding
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -30,7 +30,7 @@ _MAX_UNMATCHED = 10
 """Entries without a match that are looked for; each takes a tenth of a second where there are 10,000 tables."""
 
 
-def table_findings(conn: Any, cfg: ConnectorConfig) -> list[Finding]:
+def table_findings(conn: MySqlConnection, cfg: ConnectorConfig) -> list[Finding]:
     """Return what keeps a snapshot from reading the tables that the lists name, errors first.
 
     Args:
@@ -58,7 +58,7 @@ def no_table_error() -> ConfigError:
     )
 
 
-def _unreadable(conn: Any, captured: Sequence[TableId]) -> Iterator[Finding]:
+def _unreadable(conn: MySqlConnection, captured: Sequence[TableId]) -> Iterator[Finding]:
     if denied := _denied_tables(conn, captured[:_MAX_TRIED]):
         yield error_finding(
             SourcePrivilegeError(
@@ -70,7 +70,7 @@ def _unreadable(conn: Any, captured: Sequence[TableId]) -> Iterator[Finding]:
         )
 
 
-def _denied_tables(conn: Any, tables: Sequence[TableId]) -> list[TableId]:
+def _denied_tables(conn: MySqlConnection, tables: Sequence[TableId]) -> list[TableId]:
     denied = []
     before = fetch_all(conn, "SELECT @@SESSION.lock_wait_timeout")[0][0]
     with conn.cursor() as cursor:
@@ -92,14 +92,14 @@ def _denied_tables(conn: Any, tables: Sequence[TableId]) -> list[TableId]:
     return denied
 
 
-def _not_visible(conn: Any, cfg: ConnectorConfig, captured: Sequence[TableId]) -> Iterator[Finding]:
+def _not_visible(conn: MySqlConnection, cfg: ConnectorConfig, captured: Sequence[TableId]) -> Iterator[Finding]:
     try:
         require_readable_names(conn, cfg, captured)
     except SourcePrivilegeError as error:
         yield error_finding(error)
 
 
-def _unmatched(conn: Any, cfg: ConnectorConfig, visible: Sequence[TableId]) -> Iterator[Finding]:
+def _unmatched(conn: MySqlConnection, cfg: ConnectorConfig, visible: Sequence[TableId]) -> Iterator[Finding]:
     """Yield the entries of the include lists that match nothing that the account can see."""
     databases = sorted({table.db for table in visible})
     lists = (

@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.parse_value import pattern
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, TokenKind, tokenize
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DamagedRecordError, DdlParseError
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.table_changes import SignalTableChange, read_table_change
@@ -299,7 +300,7 @@ _EXECUTABLE_COMMENT = re.compile(r"/\*!")
 _QUOTING_MODE_BITS = {"ANSI_QUOTES": ANSI_QUOTES, "NO_BACKSLASH_ESCAPES": NO_BACKSLASH_ESCAPES}
 
 
-def quoting_mode(conn: Any) -> int:
+def quoting_mode(conn: MySqlConnection) -> int:
     """Return the bits of the session's sql_mode that decide where a string ends.
 
     Args:

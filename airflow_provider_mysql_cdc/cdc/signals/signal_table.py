@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pymysql
 
@@ -21,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.enums import WatermarkStrategy
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.finding import WARNING, Finding
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -76,7 +76,7 @@ class SignalTableFacts:
     name: TableId | None = None
 
 
-def require_watermarks(conn: Any, cfg: ConnectorConfig, log: Log) -> None:
+def require_watermarks(conn: MySqlConnection, cfg: ConnectorConfig, log: Log) -> None:
     """Check the preconditions of table signals and watermarks; create the table where that is configured.
 
     Args:
@@ -100,7 +100,7 @@ def require_watermarks(conn: Any, cfg: ConnectorConfig, log: Log) -> None:
         raise problem
 
 
-def signal_table_findings(conn: Any, cfg: ConnectorConfig) -> list[Finding]:
+def signal_table_findings(conn: MySqlConnection, cfg: ConnectorConfig) -> list[Finding]:
     """Return why ad-hoc snapshots are refused, as warnings; the stream goes on without them.
 
     Args:
@@ -116,7 +116,7 @@ def signal_table_findings(conn: Any, cfg: ConnectorConfig) -> list[Finding]:
     return [Finding(WARNING, f"ad-hoc snapshots are refused: {p.what}", p.why, p.remedy) for p in problems]
 
 
-def watermark_obstacle(conn: Any, cfg: ConnectorConfig) -> str | None:
+def watermark_obstacle(conn: MySqlConnection, cfg: ConnectorConfig) -> str | None:
     """Return why watermarks cannot be used, and so no ad-hoc snapshot can be taken; None when they can.
 
     Args:
@@ -135,7 +135,7 @@ def watermark_obstacle(conn: Any, cfg: ConnectorConfig) -> str | None:
     return reason if table is not None or cfg[F.READ_ONLY] else f"no signal table is configured, and {reason}"
 
 
-def create_signal_table(conn: Any, table: TableId) -> None:
+def create_signal_table(conn: MySqlConnection, table: TableId) -> None:
     """Create the signal table.
 
     Args:
@@ -167,7 +167,7 @@ def create_statement(table: TableId) -> str:
     return f"CREATE TABLE {table.quoted()} {_COLUMN_DEFINITIONS}"
 
 
-def read_table_facts(conn: Any, cfg: ConnectorConfig) -> SignalTableFacts:
+def read_table_facts(conn: MySqlConnection, cfg: ConnectorConfig) -> SignalTableFacts:
     """Read the facts from the server.
 
     Args:
@@ -211,7 +211,7 @@ def read_table_facts(conn: Any, cfg: ConnectorConfig) -> SignalTableFacts:
     )
 
 
-def _denied_statements(conn: Any, table: TableId, columns: Sequence[SignalTableColumn]) -> dict[str, str]:
+def _denied_statements(conn: MySqlConnection, table: TableId, columns: Sequence[SignalTableColumn]) -> dict[str, str]:
     """Return the server's error text for statements that the account may not run; EXPLAIN needs the same privileges."""
     names = ", ".join("`" + column.name.replace("`", "``") + "`" for column in columns[:3])
     statements = {

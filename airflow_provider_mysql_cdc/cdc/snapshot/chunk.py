@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import pymysql
 
@@ -14,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import column_expression, selected_columns
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, folded_name, quote_name
@@ -145,7 +145,9 @@ def chunk_condition(chunk: SnapshotChunk) -> str:
 MIN_EVEN_RATIO, MAX_EVEN_RATIO = 0.5, 2.0
 
 
-def split_table(conn: Any, table: Table, chunk_rows: int, *, single_chunk: bool = False) -> list[SnapshotChunk]:
+def split_table(
+    conn: MySqlConnection, table: Table, chunk_rows: int, *, single_chunk: bool = False
+) -> list[SnapshotChunk]:
     """Return the chunks of a table; together they cover every possible key exactly once.
 
     The bounds need not be read in the snapshot's view, as the first chunk has no lower and the last no upper bound.
@@ -173,7 +175,7 @@ def split_table(conn: Any, table: Table, chunk_rows: int, *, single_chunk: bool 
     ]
 
 
-def estimated_rows(conn: Any, table: TableId) -> int:
+def estimated_rows(conn: MySqlConnection, table: TableId) -> int:
     """Return how many rows a table has, as the server estimates it.
 
     Args:
@@ -189,7 +191,9 @@ def estimated_rows(conn: Any, table: TableId) -> int:
     return int(row[0] or 0) if row else 0
 
 
-def _even_bounds(conn: Any, table: Table, columns: tuple[str, ...], rows: int, chunk_rows: int) -> list[Bound] | None:
+def _even_bounds(
+    conn: MySqlConnection, table: Table, columns: tuple[str, ...], rows: int, chunk_rows: int
+) -> list[Bound] | None:
     """Return evenly spaced bounds of a single integer key without large gaps, or None."""
     column = table.column(columns[0])
     if len(table.key_columns()) != 1 or column is None or column.family is not Family.INTEGER:
@@ -205,7 +209,7 @@ def _even_bounds(conn: Any, table: Table, columns: tuple[str, ...], rows: int, c
 
 
 def _scanned_bounds(
-    conn: Any, table: Table, columns: tuple[str, ...], kinds: tuple[str, ...], chunk_rows: int
+    conn: MySqlConnection, table: Table, columns: tuple[str, ...], kinds: tuple[str, ...], chunk_rows: int
 ) -> Iterator[Bound]:
     """Yield every ``chunk_rows``-th key in its written form, reading along the index; keys without one are skipped."""
     parsed_kinds = [kind for kind in map(key_kind_of, kinds) if kind is not None]
@@ -236,7 +240,7 @@ def _scanned_bounds(
 CLIENT_ERRORS = 2000
 
 
-def chunk_sql(cfg: ConnectorConfig, conn: Any, table: Table, chunk: SnapshotChunk) -> str:
+def chunk_sql(cfg: ConnectorConfig, conn: MySqlConnection, table: Table, chunk: SnapshotChunk) -> str:
     """Return the statement whose rows the table's text decoder reads.
 
     Args:
@@ -254,7 +258,7 @@ def chunk_sql(cfg: ConnectorConfig, conn: Any, table: Table, chunk: SnapshotChun
     return override or rows_sql(table.id, columns, chunk_condition(chunk), order)
 
 
-def override_sql(cfg: ConnectorConfig, conn: Any, table: Table, columns: tuple[Column, ...]) -> str | None:
+def override_sql(cfg: ConnectorConfig, conn: MySqlConnection, table: Table, columns: tuple[Column, ...]) -> str | None:
     """Return the statement that reads a table by its ``snapshot.select.statement.overrides``; None without one.
 
     Args:
@@ -287,7 +291,7 @@ def rows_sql(table: TableId, columns: tuple[Column, ...], condition: str, order:
     return f"SELECT {selected} FROM {table.quoted()} WHERE {condition}" + (f" ORDER BY {sorting}" if sorting else "")
 
 
-def check_override(cfg: ConnectorConfig, conn: Any, table: Table) -> None:
+def check_override(cfg: ConnectorConfig, conn: MySqlConnection, table: Table) -> None:
     """Refuse a statement override that cannot be used, before the snapshot begins.
 
     Raises:
@@ -299,7 +303,7 @@ def check_override(cfg: ConnectorConfig, conn: Any, table: Table) -> None:
         _expressions(table, columns, override_columns(conn, table, statement))
 
 
-def override_columns(conn: Any, table: Table, statement: str) -> frozenset[str]:
+def override_columns(conn: MySqlConnection, table: Table, statement: str) -> frozenset[str]:
     """Return the names of the columns that a statement selects, in lower case.
 
     Args:

@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
 from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import bounded_names
 from airflow_provider_mysql_cdc.cdc.model.clock import duration_text
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
@@ -298,7 +299,7 @@ class ChunkQueue:
                 self.log(f"snapshot: {line}")
 
 
-def edge_chunks_of(conn: Any, chunks: list[SnapshotChunk], state: SchemaState) -> tuple[str, str]:
+def edge_chunks_of(conn: MySqlConnection, chunks: list[SnapshotChunk], state: SchemaState) -> tuple[str, str]:
     """Return the ids of the chunks that hold the snapshot's first and last row.
 
     As in Debezium 3.6.1, the first chunk is that of the first table, so no row is marked as the first one if that table

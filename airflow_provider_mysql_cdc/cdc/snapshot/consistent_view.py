@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pymysql
 
@@ -28,6 +27,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError, SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint, TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_position
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import table_exists
@@ -43,7 +43,7 @@ GRANT_OF_LOCKS = "GRANT RELOAD ON *.* (or LOCK TABLES where a global lock is ref
 GLOBAL_LOCK_ONLY = "minimal_percona_no_table_locks"
 
 
-def require_server(conn: Any, server_uuid: str | None) -> None:
+def require_server(conn: MySqlConnection, server_uuid: str | None) -> None:
     """Refuse a view on another server than the one whose binlog position the driver read.
 
     Args:
@@ -64,7 +64,7 @@ def require_server(conn: Any, server_uuid: str | None) -> None:
         )
 
 
-def set_view_limits(conn: Any) -> None:
+def set_view_limits(conn: MySqlConnection) -> None:
     """Keep the session of a view while nothing is read in it, and limit its wait for a table that a statement holds.
 
     Args:
@@ -76,7 +76,7 @@ def set_view_limits(conn: Any) -> None:
         )
 
 
-def hold_tables(conn: Any, tables: Sequence[TableId]) -> None:
+def hold_tables(conn: MySqlConnection, tables: Sequence[TableId]) -> None:
     """Lock tables against statements that change their structure, until the view of the connection is closed.
 
     The first query of a table takes a metadata lock for the rest of the transaction (MySQL manual, "Metadata Locking").
@@ -132,7 +132,7 @@ class ConsistentView:
 
 
 def open_view(
-    conn: Any,
+    conn: MySqlConnection,
     barrier: TaskBarrier,
     tables: list[TableId],
     mode: str,
@@ -188,7 +188,7 @@ def open_view(
 
 
 @contextmanager
-def read_locked(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> Iterator[BinlogOffset]:
+def read_locked(conn: MySqlConnection, cfg: ConnectorConfig, tables: list[TableId]) -> Iterator[BinlogOffset]:
     """Hold the read lock, and give the end of the binlog under it; no change of the tables is committed meanwhile.
 
     Args:
@@ -205,7 +205,7 @@ def read_locked(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> Itera
 
 
 @contextmanager
-def read_lock(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> Iterator[None]:
+def read_lock(conn: MySqlConnection, cfg: ConnectorConfig, tables: list[TableId]) -> Iterator[None]:
     """Hold the read lock; arguments and errors as for ``read_locked``."""
     mode, timeout_s = str(cfg[F.SNAPSHOT_LOCKING_MODE]), max(1, cfg[F.SNAPSHOT_LOCK_TIMEOUT_MS] // 1000)
     existing = [table for table in tables if table_exists(conn, table)]
@@ -217,7 +217,7 @@ def read_lock(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> Iterato
 
 
 def _with_fingerprint(
-    view: ConsistentView, offset_before: BinlogOffset, conn: Any, settings: ConnectionSettings
+    view: ConsistentView, offset_before: BinlogOffset, conn: MySqlConnection, settings: ConnectionSettings
 ) -> ConsistentView:
     """Return the view with the fingerprint of its binlog file, which was read before, unless the file has changed."""
     offset = view.offset
@@ -229,7 +229,7 @@ def _with_fingerprint(
     return replace(view, offset=fingerprinted)
 
 
-def _lock(conn: Any, tables: list[TableId] | None, timeout_s: int) -> str:
+def _lock(conn: MySqlConnection, tables: list[TableId] | None, timeout_s: int) -> str:
     """Take the global read lock; if the account may not, lock the tables, unless ``tables`` is None."""
     with conn.cursor() as cursor:
         cursor.execute("SET SESSION lock_wait_timeout = %s", (timeout_s,))
@@ -267,12 +267,12 @@ def _lock_error(error: pymysql.MySQLError, timeout_s: int, tables: list[TableId]
     return SourceConnectionError("taking the read lock failed", why=str(error), remedy="run the task again")
 
 
-def _unlock(conn: Any) -> None:
+def _unlock(conn: MySqlConnection) -> None:
     with conn.cursor() as cursor:
         cursor.execute("UNLOCK TABLES")
 
 
-def _open_without_lock(conn: Any, barrier: TaskBarrier, wait_s: int) -> ConsistentView:
+def _open_without_lock(conn: MySqlConnection, barrier: TaskBarrier, wait_s: int) -> ConsistentView:
     """Open the view without any lock; it is exact if no transaction committed while the tasks opened it.
 
     All tasks open their view; the binlog position is read before and after. If it moved, the tasks open their view
@@ -306,7 +306,7 @@ def _view_points(attempt: int) -> tuple[BarrierPoint[EmptyMessage], BarrierPoint
     return (READY.named(f"again{attempt}"), OPENED.named(f"opened{attempt}")) if attempt else (READY, OPENED)
 
 
-def _server_time_ms(conn: Any) -> int:
+def _server_time_ms(conn: MySqlConnection) -> int:
     with conn.cursor() as cursor:
         cursor.execute("SELECT UNIX_TIMESTAMP(NOW())")
         return int(cursor.fetchone()[0]) * 1000

@@ -29,6 +29,7 @@ from functools import lru_cache
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.ddl.collations import COLLATIONS_BY_NAME, Collation
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.stored_record import is_integer, is_text
 from airflow_provider_mysql_cdc.cdc.model.table import Column, quote_name
@@ -185,7 +186,7 @@ def kind_collation(name: str) -> Collation | None:
 
 
 @contextmanager
-def stored_dates_allowed(conn: Any, kinds: tuple[str, ...]) -> Iterator[None]:
+def stored_dates_allowed(conn: MySqlConnection, kinds: tuple[str, ...]) -> Iterator[None]:
     """Let a session compare with every date that a table may contain, and with TIMESTAMPs in UTC.
 
     With NO_ZERO_DATE, NO_ZERO_IN_DATE or without ALLOW_INVALID_DATES, a comparison with '2020-02-00' is an error (1525,

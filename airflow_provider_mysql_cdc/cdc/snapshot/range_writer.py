@@ -28,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.formats.avro_rows import snapshot_source
 from airflow_provider_mysql_cdc.cdc.formats.chain_writer import output_counter
 from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_and_rejoin
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import Header, Headers
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
@@ -272,7 +273,7 @@ class RangeWriter:
     cfg: ConnectorConfig
     plan: BatchPlan
     index: int
-    conn: Any
+    conn: MySqlConnection
     sink: TransactionalWriter
     headers: list[tuple[str, bytes]]
     fault_points: RangeFaultPoints

@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaMismatchError, StateError, ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 T = TypeVar("T")
@@ -75,7 +76,7 @@ class RowBlock:
         return data[start:stop], stop
 
 
-def stream_rows(conn: Any, sql: str, where: str) -> Iterator[bytes]:
+def stream_rows(conn: MySqlConnection, sql: str, where: str) -> Iterator[bytes]:
     """Yield each row's packet, without its 4-byte header; arguments and errors as for ``stream_blocks``."""
     for block in stream_blocks(conn, sql, where):
         yield from block

@@ -10,7 +10,6 @@ snapshot.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
@@ -26,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify_d
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ServerChangedError, StateError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
@@ -116,7 +116,7 @@ def stream_filter(cfg: ConnectorConfig) -> Callable[[TableId], bool]:
     return is_streamed
 
 
-def require_view_binlog(cfg: ConnectorConfig, conn: Any, ledger: LedgerState, epoch: int) -> None:
+def require_view_binlog(cfg: ConnectorConfig, conn: MySqlConnection, ledger: LedgerState, epoch: int) -> None:
     """Refuse to continue a snapshot whose rows were read from another binlog than the server has now.
 
     The stream begins at the position of the snapshot's view.

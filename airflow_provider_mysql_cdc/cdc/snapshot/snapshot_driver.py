@@ -36,6 +36,7 @@ from airflow_provider_mysql_cdc.cdc.job.topic_guard import (
     require_written_topics,
     topic_partitions,
 )
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
@@ -230,7 +231,7 @@ class _SnapshotDriver:
             if chunks[-1].last and len(chunks) == chunks[-1].number + 1
         }
 
-    def _captured_tables(self, conn: Any) -> list[TableId]:
+    def _captured_tables(self, conn: MySqlConnection) -> list[TableId]:
         tables = captured_tables(conn, self.cfg)
         require_readable_names(conn, self.cfg, tables)
         if not tables:
@@ -241,7 +242,7 @@ class _SnapshotDriver:
         return tables
 
     def _plan_chunks(
-        self, conn: Any, tables: dict[TableId, Table], finished: dict[TableId, list[SnapshotChunk]]
+        self, conn: MySqlConnection, tables: dict[TableId, Table], finished: dict[TableId, list[SnapshotChunk]]
     ) -> list[SnapshotChunk]:
         """Return the chunks of all tables; those of a finished table are the ones that were read."""
         chunks = []

@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, named_errors, open_task
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.records import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
@@ -114,7 +115,7 @@ def snapshot_task(index: int, arguments: StageArguments[SnapshotInputs]) -> dict
                 return task.run()
 
 
-def _join_view(conn: Any, channel: CoordinatorClient, tables: Sequence[TableId]) -> OpenedView | None:
+def _join_view(conn: MySqlConnection, channel: CoordinatorClient, tables: Sequence[TableId]) -> OpenedView | None:
     """Open this task's view at the same time as all other tasks; None if the driver discards the views."""
     set_view_limits(conn)
     READY.arrive(channel)
@@ -154,7 +155,7 @@ class SnapshotTask:
     cfg: ConnectorConfig
     plan: BatchPlan
     index: int
-    conn: Any
+    conn: MySqlConnection
     sink: TransactionalWriter
     channel: CoordinatorClient
     tables: dict[TableId, Table]

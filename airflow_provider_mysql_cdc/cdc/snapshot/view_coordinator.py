@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import ConsistentView, open_view
@@ -119,7 +120,7 @@ def lock_seconds(cfg: ConnectorConfig) -> int:
 _PAUSE_S = 0.05
 
 
-def wait_for_next_second(conn: Any, ledger: LedgerState) -> None:
+def wait_for_next_second(conn: MySqlConnection, ledger: LedgerState) -> None:
     """Return when the server's second is another one than that of the last view; that takes a second at most.
 
     Args:

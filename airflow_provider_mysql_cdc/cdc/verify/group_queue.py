@@ -17,7 +17,6 @@ import json
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
@@ -30,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pin
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Count, Record, record_location
@@ -214,7 +214,7 @@ def plan_groups(tables: Iterable[SizedTable], most_rows: int) -> list[tuple[Tabl
     return [tuple(sorted(sized.table for sized in group)) for group in groups]
 
 
-def sized_tables(conn: Any, topics: Mapping[TableId, str]) -> list[SizedTable]:
+def sized_tables(conn: MySqlConnection, topics: Mapping[TableId, str]) -> list[SizedTable]:
     """Return tables with their sizes; a table that is gone counts as empty."""
     rows, names = dict[TableId, int](), list(topics)
     for start in range(0, len(names), _NAMES_PER_QUERY):

@@ -6,7 +6,6 @@ import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 
@@ -21,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_nam
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver, ask_driver_for_texts
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Block
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.stored_record import INT64_MAX
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import RecordsDeleted, TopicRecord, to_record
@@ -140,7 +140,7 @@ class RowReader:
     """
 
     of_task: TaskTables
-    conn: Any
+    conn: MySqlConnection
     unreadable: Mapping[TableId, str]
     _records: dict[int, RowRecords] = field(default_factory=dict)
     _unread: set[TableId] = field(default_factory=set)

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import SEARCHED_MB
@@ -49,6 +48,7 @@ from airflow_provider_mysql_cdc.cdc.drain.failover.server_transactions import (
     statement_about_tables,
 )
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceSettingError
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker, gtid_source
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
@@ -86,7 +86,7 @@ class _Search:
     emptied: GtidSet
 
 
-def is_other_server(conn: Any, offset: BinlogOffset) -> bool:
+def is_other_server(conn: MySqlConnection, offset: BinlogOffset) -> bool:
     """Return whether a connection leads to another server than the one whose binlog an offset stands in.
 
     Args:
@@ -97,7 +97,7 @@ def is_other_server(conn: Any, offset: BinlogOffset) -> bool:
 
 
 def place_on_server(
-    cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, note: Log = lambda line: None
+    cfg: ConnectorConfig, conn: MySqlConnection, offset: BinlogOffset, note: Log = lambda line: None
 ) -> BinlogOffset:
     """Return an offset's place in the binlog of the server that answers; the offset itself if it is of that server.
 
@@ -120,7 +120,9 @@ def place_on_server(
     return with_fingerprint(conn, cfg.connection_settings(), place)
 
 
-def position_on_server(cfg: ConnectorConfig, conn: Any, start: BinlogOffset, reached: ResumePosition) -> ResumePosition:
+def position_on_server(
+    cfg: ConnectorConfig, conn: MySqlConnection, start: BinlogOffset, reached: ResumePosition
+) -> ResumePosition:
     """Return the position of a writer inside an unfinished batch in the binlog of the server that answers.
 
     Args:
@@ -144,7 +146,9 @@ def position_on_server(cfg: ConnectorConfig, conn: Any, start: BinlogOffset, rea
     return replace(reached, offset=offset.remembering(reached.offset))
 
 
-def _require_same_transaction(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, last_commit: str | None) -> None:
+def _require_same_transaction(
+    cfg: ConnectorConfig, conn: MySqlConnection, offset: BinlogOffset, last_commit: str | None
+) -> None:
     """Refuse a server whose transaction of that GTID is another one: GTIDs come again after a RESET, or on a backup."""
     if last_commit is None or not cfg.counts_gtid_source(gtid_source(last_commit)):
         return
@@ -155,7 +159,7 @@ def _require_same_transaction(cfg: ConnectorConfig, conn: Any, offset: BinlogOff
 
 def _find(
     cfg: ConnectorConfig,
-    conn: Any,
+    conn: MySqlConnection,
     offset: BinlogOffset,
     wanted: GtidSet,
     stored: GtidSet,
@@ -237,7 +241,7 @@ def change_line(offset: BinlogOffset, place: BinlogOffset, address: str) -> str:
     )
 
 
-def _stored_gtids(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset) -> GtidSet:
+def _stored_gtids(cfg: ConnectorConfig, conn: MySqlConnection, offset: BinlogOffset) -> GtidSet:
     if cfg[F.GTID_IGNORE_ON_RECOVERY]:
         raise _no_gtids_error(conn, offset, "gtid.ignore.on.recovery=true keeps GTIDs from being asked")
     if not offset.gtids:
@@ -248,14 +252,14 @@ def _stored_gtids(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset) -> Gtid
     return GtidSet.parse(offset.gtids)
 
 
-def _server_sets(conn: Any, stored: GtidSet) -> tuple[GtidSet, GtidSet]:
+def _server_sets(conn: MySqlConnection, stored: GtidSet) -> tuple[GtidSet, GtidSet]:
     """Return gtid_executed, once it holds a set or the wait is over, and gtid_purged."""
     fetch_all(conn, "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (str(stored), EXECUTED_WAIT_S))
     executed, purged = fetch_all(conn, "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged")[0]
     return GtidSet.parse(str(executed)), GtidSet.parse(str(purged))
 
 
-def _search_start(conn: Any, names: list[str], wanted: GtidSet, purged: GtidSet) -> tuple[str, GtidSet]:
+def _search_start(conn: MySqlConnection, names: list[str], wanted: GtidSet, purged: GtidSet) -> tuple[str, GtidSet]:
     """Return the file in which the last transaction of a set stands, or the first file; and the set before it.
 
     In files that begin behind the whole set there may be transactions without a GTID (gtid_mode was off for a while).
@@ -267,7 +271,7 @@ def _search_start(conn: Any, names: list[str], wanted: GtidSet, purged: GtidSet)
     return earlier or (names[0], previous_gtids_of(conn, names[0]))
 
 
-def _never_logged(conn: Any, executed: GtidSet, purged: GtidSet) -> GtidSet:
+def _never_logged(conn: MySqlConnection, executed: GtidSet, purged: GtidSet) -> GtidSet:
     """Return what was added to gtid_purged of a server behind transactions that it has logged.
 
     What a dump or a clone brings lies before them: a clone begins with new binlog files (MySQL 9.7.4).
@@ -277,7 +281,9 @@ def _never_logged(conn: Any, executed: GtidSet, purged: GtidSet) -> GtidSet:
     return unlogged.behind_first_of(executed.subtract(unlogged))
 
 
-def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet, former_server: str) -> _Search:
+def _search(
+    cfg: ConnectorConfig, conn: MySqlConnection, wanted: GtidSet, purged: GtidSet, former_server: str
+) -> _Search:
     """Read the binlog from the last file before which only transactions of the set stand, up to its last one."""
     end, files = current_offset(conn), binary_logs(conn)
     names = [name for name, _ in files]
@@ -341,7 +347,7 @@ def _take_earlier(
             raise
 
 
-def _require_no_statements(conn: Any, offset: BinlogOffset, stored: GtidSet, found: _Search) -> None:
+def _require_no_statements(conn: MySqlConnection, offset: BinlogOffset, stored: GtidSet, found: _Search) -> None:
     """Refuse statements about captured tables that the structures would lack, or get twice."""
     search = found.gtids
     for gtid, sql in found.statements.items():
@@ -378,7 +384,7 @@ def _uncounted_line(cfg: ConnectorConfig, absent: GtidSet, lost: GtidSet, search
     )
 
 
-def _no_gtids_error(conn: Any, offset: BinlogOffset, why: str) -> ServerChangedError:
+def _no_gtids_error(conn: MySqlConnection, offset: BinlogOffset, why: str) -> ServerChangedError:
     return refused_server(
         conn,
         offset,
@@ -389,7 +395,7 @@ def _no_gtids_error(conn: Any, offset: BinlogOffset, why: str) -> ServerChangedE
 
 
 def _missing_error(
-    conn: Any, offset: BinlogOffset, stored: GtidSet, missing: GtidSet, purged: GtidSet
+    conn: MySqlConnection, offset: BinlogOffset, stored: GtidSet, missing: GtidSet, purged: GtidSet
 ) -> ServerChangedError:
     replica = bool(replica_status(conn))
     rest = reset_remedy(stored.subtract(missing).union(purged))
@@ -404,7 +410,7 @@ def _missing_error(
     )
 
 
-def _purged_error(conn: Any, offset: BinlogOffset, stored: GtidSet, lost: GtidSet) -> ServerChangedError:
+def _purged_error(conn: MySqlConnection, offset: BinlogOffset, stored: GtidSet, lost: GtidSet) -> ServerChangedError:
     return refused_server(
         conn,
         offset,
@@ -414,7 +420,7 @@ def _purged_error(conn: Any, offset: BinlogOffset, stored: GtidSet, lost: GtidSe
     )
 
 
-def _errant_error(conn: Any, offset: BinlogOffset, stored: GtidSet, found: _Search) -> ServerChangedError:
+def _errant_error(conn: MySqlConnection, offset: BinlogOffset, stored: GtidSet, found: _Search) -> ServerChangedError:
     return refused_server(
         conn,
         offset,
@@ -425,7 +431,9 @@ def _errant_error(conn: Any, offset: BinlogOffset, stored: GtidSet, found: _Sear
     )
 
 
-def _skipped_error(conn: Any, offset: BinlogOffset, stored: GtidSet, skipped: GtidSet) -> ServerChangedError:
+def _skipped_error(
+    conn: MySqlConnection, offset: BinlogOffset, stored: GtidSet, skipped: GtidSet
+) -> ServerChangedError:
     return refused_server(
         conn,
         offset,
@@ -439,7 +447,7 @@ def _skipped_error(conn: Any, offset: BinlogOffset, stored: GtidSet, skipped: Gt
 
 
 def _partly_committed_error(
-    conn: Any, offset: BinlogOffset, stored: GtidSet, reached: ResumePosition, found: _Search
+    conn: MySqlConnection, offset: BinlogOffset, stored: GtidSet, reached: ResumePosition, found: _Search
 ) -> ServerChangedError:
     return refused_server(
         conn,

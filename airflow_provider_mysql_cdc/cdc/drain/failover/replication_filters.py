@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.drain.failover.requested_position import (
     shown_gtids,
 )
 from airflow_provider_mysql_cdc.cdc.errors import SourceError, SourcePrivilegeError
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -64,7 +65,7 @@ class ReplicationFilters:
     by_option: bool = False
 
     @classmethod
-    def read(cls, conn: Any, former_server: str | None) -> ReplicationFilters:
+    def read(cls, conn: MySqlConnection, former_server: str | None) -> ReplicationFilters:
         """Read them.
 
         Args:
@@ -120,7 +121,7 @@ class ReplicationFilters:
         return ", ".join(dict.fromkeys(lists.shown("replicate") for lists in self.lists if lists.texts))
 
 
-def _rules(conn: Any, channel_column: str, table: str) -> Iterator[tuple[Any, ...]]:
+def _rules(conn: MySqlConnection, channel_column: str, table: str) -> Iterator[tuple[Any, ...]]:
     """Yield channel, name, rule and origin of each filter of a table.
 
     A filter that was set to nothing is shown with the rule of the row before it, also of another channel (MySQL 9.7.4).
@@ -140,7 +141,7 @@ def _rules(conn: Any, channel_column: str, table: str) -> Iterator[tuple[Any, ..
         former = channel, rule
 
 
-def require_fit_server(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, epoch: int) -> None:
+def require_fit_server(cfg: ConnectorConfig, conn: MySqlConnection, offset: BinlogOffset, epoch: int) -> None:
     """Refuse a server whose binlog may lack changes of captured tables, or has them under other names.
 
     Args:
@@ -174,7 +175,9 @@ def require_fit_server(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, ep
     require_no_filters(cfg, conn, offset, [table for table in state.tables if cfg.captures(table)])
 
 
-def require_no_filters(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, tables: Iterable[TableId]) -> None:
+def require_no_filters(
+    cfg: ConnectorConfig, conn: MySqlConnection, offset: BinlogOffset, tables: Iterable[TableId]
+) -> None:
     """Refuse a server with replication filters that leave changes of tables out, or one that passes over errors.
 
     Args:
@@ -213,7 +216,7 @@ def require_no_filters(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, ta
         )
 
 
-def _require_no_passed_errors(conn: Any, offset: BinlogOffset) -> None:
+def _require_no_passed_errors(conn: MySqlConnection, offset: BinlogOffset) -> None:
     """Refuse a server that passes over changes which it cannot make, also in a part of a transaction."""
     lax = {
         str(name).replace("slave", "replica"): str(value)
@@ -232,7 +235,7 @@ def _require_no_passed_errors(conn: Any, offset: BinlogOffset) -> None:
         )
 
 
-def require_reason_of_empty(conn: Any, offset: BinlogOffset, emptied: GtidSet, note: Log) -> None:
+def require_reason_of_empty(conn: MySqlConnection, offset: BinlogOffset, emptied: GtidSet, note: Log) -> None:
     """Refuse a server that has replicated transactions as empty ones, and has no filters that explain it.
 
     Filters that it has are judged by the tables that they leave out (``require_no_filters``). MySQL 5.7 may have
@@ -273,7 +276,11 @@ def require_reason_of_empty(conn: Any, offset: BinlogOffset, emptied: GtidSet, n
 
 
 def _still_left_out(
-    cfg: ConnectorConfig, conn: Any, filters: ReplicationFilters, tables: list[TableId], former_server: str | None
+    cfg: ConnectorConfig,
+    conn: MySqlConnection,
+    filters: ReplicationFilters,
+    tables: list[TableId],
+    former_server: str | None,
 ) -> list[TableId]:
     """Return those of tables that a filter may leave out although other tables, or they themselves, came through it."""
     left_out = dict.fromkeys(tables)

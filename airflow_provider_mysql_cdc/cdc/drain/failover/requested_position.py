@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, fetch_all, fetch_dicts
@@ -14,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_av
 from airflow_provider_mysql_cdc.cdc.binlog.scan import BinlogScan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError, ServerChangedError, SourceError
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings, MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.gtid import MAX_COPIED_CHARS, GtidSet, GtidTracker, gtid_source
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
@@ -113,7 +112,7 @@ VERIFY_REMEDY = "then trigger mysql_cdc_verify with repair=yes, because topics m
 
 
 def refused_server(
-    conn: Any, offset: BinlogOffset, why: str, remedy: str, *, retriable: bool = False
+    conn: MySqlConnection, offset: BinlogOffset, why: str, remedy: str, *, retriable: bool = False
 ) -> ServerChangedError:
     """Return the error of a server at which a stream cannot go on.
 
@@ -171,7 +170,7 @@ _GTID_TEXT_LIMIT = 300
 
 
 def position_at(
-    conn: Any, settings: ConnectionSettings, server_offset: BinlogOffset, file: str, pos: int
+    conn: MySqlConnection, settings: ConnectionSettings, server_offset: BinlogOffset, file: str, pos: int
 ) -> BinlogOffset:
     """Return the offset at a file and position, after checking that the stream can continue there.
 
@@ -192,7 +191,7 @@ def position_at(
     return with_executed_gtids(conn, settings, offset)
 
 
-def with_executed_gtids(conn: Any, settings: ConnectionSettings, offset: BinlogOffset) -> BinlogOffset:
+def with_executed_gtids(conn: MySqlConnection, settings: ConnectionSettings, offset: BinlogOffset) -> BinlogOffset:
     """Return an offset with the GTID set that was executed before it, by which another server finds its place.
 
     Args:
@@ -213,7 +212,7 @@ def with_executed_gtids(conn: Any, settings: ConnectionSettings, offset: BinlogO
     return replace(offset, gtids=executed.text())
 
 
-def _require_boundary(conn: Any, offset: BinlogOffset) -> None:
+def _require_boundary(conn: MySqlConnection, offset: BinlogOffset) -> None:
     """Check that the server has a transaction boundary at a position of a file that it holds."""
     quoted = offset.file.replace("\\", "").replace("'", "")
     try:
@@ -239,7 +238,9 @@ def _require_boundary(conn: Any, offset: BinlogOffset) -> None:
         )
 
 
-def position_of_gtids(cfg: ConnectorConfig, conn: Any, binlog_end: BinlogOffset, requested: GtidSet) -> BinlogOffset:
+def position_of_gtids(
+    cfg: ConnectorConfig, conn: MySqlConnection, binlog_end: BinlogOffset, requested: GtidSet
+) -> BinlogOffset:
     """Return the offset before the first transaction that a GTID set does not contain.
 
     The stream is read by file and position, so the set has to be one that was executed at some position: with a gap in
@@ -291,7 +292,7 @@ def position_of_gtids(cfg: ConnectorConfig, conn: Any, binlog_end: BinlogOffset,
     )
 
 
-def purged_gtids(conn: Any) -> GtidSet:
+def purged_gtids(conn: MySqlConnection) -> GtidSet:
     """Return the transactions that a server has executed and has in none of its binlog files.
 
     Args:
@@ -312,7 +313,7 @@ def _purged_error(where: str, lost: GtidSet, without: GtidSet) -> BinlogPurgedEr
     )
 
 
-def start_file(conn: Any, files: Sequence[str], requested: GtidSet, where: str) -> tuple[str, GtidSet]:
+def start_file(conn: MySqlConnection, files: Sequence[str], requested: GtidSet, where: str) -> tuple[str, GtidSet]:
     """Return the last file before which only transactions of a set were executed, and their set; sets only grow.
 
     Args:
@@ -331,7 +332,9 @@ def start_file(conn: Any, files: Sequence[str], requested: GtidSet, where: str) 
     return found
 
 
-def last_file(conn: Any, files: Sequence[str], holds: Callable[[GtidSet], bool]) -> tuple[str, GtidSet] | None:
+def last_file(
+    conn: MySqlConnection, files: Sequence[str], holds: Callable[[GtidSet], bool]
+) -> tuple[str, GtidSet] | None:
     """Return the last binlog file of which something holds, and the set executed before it; None for no file.
 
     Args:
@@ -354,7 +357,7 @@ def last_file(conn: Any, files: Sequence[str], holds: Callable[[GtidSet], bool])
     return (files[low - 1], previous_gtids) if low else None
 
 
-def previous_gtids_of(conn: Any, file: str) -> GtidSet:
+def previous_gtids_of(conn: MySqlConnection, file: str) -> GtidSet:
     """Return the GTID set that was executed before a binlog file.
 
     Args:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available, current_offset
@@ -21,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SchemaError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import history_id_record
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
@@ -41,7 +41,9 @@ from airflow_provider_mysql_cdc.cdc.snapshot.view_coordinator import lock_second
 MAX_ATTEMPTS = 5
 
 
-def history_covers(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, drained_to: BinlogOffset | None) -> bool:
+def history_covers(
+    cfg: ConnectorConfig, conn: MySqlConnection, offset: BinlogOffset, drained_to: BinlogOffset | None
+) -> bool:
     """Return whether the schema history gives the structures at an offset.
 
     Args:

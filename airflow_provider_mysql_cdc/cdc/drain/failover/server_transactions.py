@@ -30,7 +30,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import partial
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server
@@ -51,6 +50,7 @@ from airflow_provider_mysql_cdc.cdc.drain.failover.requested_position import (
     reset_remedy,
     shown_gtids,
 )
+from airflow_provider_mysql_cdc.cdc.model.connection import MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.gtid import MOST_READ_EMPTY, GtidSet, GtidTracker, gtid_source
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -60,7 +60,7 @@ _MAX_NAMED = 5
 
 
 def require_nothing_in_empty(
-    cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, read_empty: str | None, note: Log
+    cfg: ConnectorConfig, conn: MySqlConnection, offset: BinlogOffset, read_empty: str | None, note: Log
 ) -> None:
     """Refuse a server that has changes of captured tables in transactions that the stream has read as empty ones.
 
@@ -148,7 +148,7 @@ def with_unread_purged(offset: BinlogOffset, purged: str) -> BinlogOffset:
     return replace(offset, read_empty=str(remembered))
 
 
-def _changes(cfg: ConnectorConfig, conn: Any, wanted: GtidSet) -> Iterator[tuple[str, str]]:
+def _changes(cfg: ConnectorConfig, conn: MySqlConnection, wanted: GtidSet) -> Iterator[tuple[str, str]]:
     """Yield GTID and table, or statement, of each change of captured tables in transactions that a server has logged.
 
     Only files that hold some of them are read, the newest first.
@@ -337,7 +337,7 @@ class TransactionMatch:
     is_other: bool = False
 
 
-def compare_transaction(cfg: ConnectorConfig, conn: Any, last_commit: str) -> TransactionMatch:
+def compare_transaction(cfg: ConnectorConfig, conn: MySqlConnection, last_commit: str) -> TransactionMatch:
     """Compare the last transaction that was read with the one that a server has under its GTID.
 
     Args:
@@ -361,7 +361,7 @@ def compare_transaction(cfg: ConnectorConfig, conn: Any, last_commit: str) -> Tr
     )
 
 
-def _commit_time(cfg: ConnectorConfig, conn: Any, gtid: str) -> int:
+def _commit_time(cfg: ConnectorConfig, conn: MySqlConnection, gtid: str) -> int:
     """Return when a transaction was committed first, in microseconds; 0 where the binlog does not tell."""
     files = [name for name, _ in binary_logs(conn)]
     found = last_file(conn, files, lambda before: not before.contains(gtid))

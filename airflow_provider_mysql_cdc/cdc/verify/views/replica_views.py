@@ -36,7 +36,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SourceSettingError,
 )
 from airflow_provider_mysql_cdc.cdc.incremental.watermarks import SETTLE_TIMEOUT_S
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings, MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets
@@ -153,7 +153,7 @@ def require_no_errant_transactions(source: Any, executed: GtidSet, address: str)
         )
 
 
-def executed_gtids(conn: Any) -> GtidSet:
+def executed_gtids(conn: MySqlConnection) -> GtidSet:
     """Return the GTID set that a server has executed."""
     return GtidSet.parse(str(fetch_all(conn, "SELECT @@GLOBAL.gtid_executed")[0][0] or ""))
 
@@ -194,7 +194,7 @@ def may_leave_out(lists: FilterLists, table: TableId) -> bool:
     return True in lists.leaves_out(table, commas="," in str(table))
 
 
-def _existing_tables(conn: Any, tables: Sequence[TableId]) -> set[TableId]:
+def _existing_tables(conn: MySqlConnection, tables: Sequence[TableId]) -> set[TableId]:
     databases = sorted({table.db for table in tables})
     sql = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema IN "
     rows = fetch_all(conn, f"{sql}({', '.join(['%s'] * len(databases))})", tuple(databases)) if databases else []

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import pymysql
 
@@ -34,7 +33,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage, TaskHandler
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import require_recorded_history
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings, MySqlConnection
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
@@ -192,7 +191,7 @@ def _open_views(
 
 
 @contextlib.contextmanager
-def time_limit(cfg: ConnectorConfig, conn: Any) -> Iterator[None]:
+def time_limit(cfg: ConnectorConfig, conn: MySqlConnection) -> Iterator[None]:
     """Limit each SELECT of a connection, and name the error of one that the server has ended.
 
     Raises:
@@ -253,7 +252,7 @@ LOCK_WAIT_S = 2
 _LOCK_WAIT_TIMEOUT = 1205
 
 
-def split_tables(conn: Any, tables: Iterable[Table], chunk_rows: int, log: Log) -> list[SnapshotChunk]:
+def split_tables(conn: MySqlConnection, tables: Iterable[Table], chunk_rows: int, log: Log) -> list[SnapshotChunk]:
     """Return the chunks of tables; a table for which DDL waits is one chunk.
 
     DDL waits for the views of the tasks, which wait for their chunks, and later statements wait behind the DDL: without
