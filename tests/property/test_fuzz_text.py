@@ -308,7 +308,7 @@ OTHER_CHUNK = SnapshotChunk(
     ("DATE", "TIME 1", "DECIMAL 10 2", "VARBINARY", "TIMESTAMP 0"),
 )
 DONE = {"epoch": 6, "status": "done", "offset": AT.to_json()}
-STATE = StoredState(6, AT, PLAN, (PastOffset(5, AT, 1),), DONE, 3, "id", "s")
+STATE = StoredState(6, AT, PLAN, (PastOffset(5, AT, 1),), DONE, 3, "id", 7, "s")
 RECORDS: dict[str, dict[str, Any]] = {
     "plan": PLAN.to_json(),
     "writer/0": Marker(6, 0, AT, END, ResumePosition(AT, 3, 1), True, {"t": 5}, None, (XA,)).to_json(),

@@ -277,6 +277,7 @@ def test_topics_are_created_and_the_history_is_read_with_the_settings_for_it(mon
     monkeypatch.setattr(findings, "validate_topics", lambda admin, topics: [])
     monkeypatch.setattr(topic_shares, "describe_created", lambda admin, topics, at: {"t": None})
     monkeypatch.setattr(ledger_module, "partition_counts", lambda admin, topics: {"other": 1})
+    monkeypatch.setattr(ledger_module, "describe_created", lambda admin, topics, at: {})
     monkeypatch.setattr(history, "make_admin", lambda settings: None)
     monkeypatch.setattr(history, "require_history", lambda cfg: None)
     monkeypatch.setattr(
