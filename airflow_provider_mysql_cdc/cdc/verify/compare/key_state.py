@@ -255,11 +255,14 @@ class KeyState:
             kept[place] = entry.partition, entry.offset, entry.order, b"" if exists else None, True
 
     def keeps_former_key(self, last: KeyEvent | None, truncates: Truncates | None) -> bool:
-        """Return whether an event before the last one is the last under its record key, and no delete."""
+        """Return whether an event before the last one is the last under its record key, and no delete.
+
+        A tombstone behind it may have another record key, so it takes nothing away.
+        """
         if self._past is None or last is None:
             return False
-        others = (event for event in self._past.kept.values() if event[:2] != last[:2])
-        return any(self.row_after(event, truncates) is not None for event in others)
+        others = (event for event in self._past.kept.values() if event[:2] != last[:2] and event[3] is not None)
+        return any(truncates is None or not truncates.delete(event) for event in others)
 
     @property
     def past(self) -> KeyPast:

@@ -120,7 +120,9 @@ def test_an_event_that_none_follows_under_its_record_key_leaves_a_row_unjudged()
     first, moved = [alive(b"k", 1), kept(1, b"a")], [alive(b"k", 5, B, 1), kept(5, b"b", 1)]
     gone = kept(3, b"a", exists=False)
     rows = [row(b"k", B, 1)]
+    deleted = [dead(b"k", 5, order=5), kept(5, b"b", exists=False), tombstone(6)]
     cases = [
+        ([*first, *deleted], 1),
         ([row(b"k"), *first], 0),
         ([*rows, *first, *moved], 1),
         ([*rows, *first, gone, *moved], 0),
