@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import KafkaSignalChan
 from airflow_provider_mysql_cdc.cdc.signals.signal import ExecuteSnapshot, pending_signals, read_action
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import require_watermarks
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, partition_counts
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, end_offsets, ensure_topics, partition_counts
 
 NOBODY: frozenset[str] = frozenset()
 
@@ -140,7 +141,8 @@ def test_signals_of_the_kafka_topic_are_read_from_the_place_that_the_ledger_keep
     cfg = Pipeline(properties | {"signal.enabled.channels": "kafka", "signal.kafka.topic": f"{unique}.in"}).cfg
     channel = KafkaSignalChannel(cfg)
     assert "does not exist" in channel.poll(LedgerState()).log_lines[0]
-    ensure_topics(make_admin(cfg.kafka_settings()), {f"{unique}.in": TopicSpec(1, 1)})
+    admin = make_admin(cfg.kafka_settings())
+    ensure_topics(admin, {f"{unique}.in": TopicSpec(1, 1)})
     producer = Producer({"bootstrap.servers": stack.kafka, "transactional.id": f"{unique}.signals"})
     producer.init_transactions()
 
@@ -149,6 +151,9 @@ def test_signals_of_the_kafka_topic_are_read_from_the_place_that_the_ledger_keep
         producer.produce(f"{unique}.in", value, key, 0)
         producer.flush(30)
         producer.commit_transaction() if commit else producer.abort_transaction()
+        # The marker of a transaction comes to its partition behind the reply.
+        while end_offsets(admin, f"{unique}.in", [0], stable=True) != end_offsets(admin, f"{unique}.in", [0]):
+            time.sleep(0.01)
 
     sample = (
         '{"type":"execute-snapshot","data": {"data-collections": ["schema1.table1", "schema1.table2"], '

@@ -175,7 +175,7 @@ def test_other_runs_drain_between_its_groups(
     places = {v.table.rpartition(".")[2]: v.offset for v in result.tables}
     assert places["t"] != places["u"] and result.offset == places["u"]
     report = report_text(result)
-    assert "compared at 2 positions from" in report and f"1 table ({database}.u)" in report
+    assert "compared at 2 positions from" in report
 
 
 class Clock:
