@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_browser import Site, open_site
+from page_browser import Site, open_site, runs_of
 from page_site import forget_dags, store_dags
+from test_trigger_forms import NAMES, STARS, load
 
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
 
@@ -98,3 +99,42 @@ def test_the_form_of_a_verification_has_no_star(site: Site) -> None:
     site.browser.wait_for("document.body.innerText.includes('Check the history of each key')")
     picture(site, "form-verify")
     assert [label for label in labels(site) if "*" in label] == []
+
+
+FILLED = {"tables": "shop.orders", "offset": "current", "confirm": "shop", "mysql_cdc_conn_id": "mysql_shop"}
+"""What a person enters into fields with a star."""
+
+
+def enter(site: Site, field: str, value: str) -> None:
+    """Write a value into a field of a form, as a person who selects everything in it first."""
+    element = f"document.querySelector('[role=dialog] [name=\"element_{field}\"]')"
+    site.browser.wait_for(element)
+    setter = f"Object.getOwnPropertyDescriptor(Object.getPrototypeOf({element}), 'value').set"
+    site.browser.run(f"{setter}.call({element}, {json.dumps(value)})")
+    site.browser.run(f"{element}.dispatchEvent(new Event('input', {{bubbles: true}}))")
+
+
+@pytest.mark.exhaustive
+def test_the_form_of_each_shipped_dag_is_refused_once_and_sent_once(site: Site) -> None:
+    """Without the connection it is refused; with it the run has what was entered."""
+    send = "[...document.querySelectorAll('[role=dialog] button')].find(e => e.innerText.trim() === 'Trigger')"
+    for name in NAMES:
+        store_dags({name: load(name)})
+        site.open(f"/dags/{name}")
+        press(site, "Trigger")
+        entered = {field: FILLED[field] for field in ({"mysql_cdc_conn_id"} | STARS.get(name, set()))}
+        for field, value in entered.items():
+            enter(site, field, value)
+        enter(site, "mysql_cdc_conn_id", "")
+        site.browser.wait_for(f"{send}.disabled")
+        assert runs_of(name) == [], name
+        enter(site, "mysql_cdc_conn_id", entered["mysql_cdc_conn_id"])
+        site.browser.wait_for(f"{send} && !{send}.disabled")
+        picture(site, f"form-{name}") if name == "mysql_cdc_reset_offset" else None
+        site.browser.run(f"{send}.click()")
+        site.browser.wait_for("location.pathname.includes('/runs/')")  # Airflow shows the new run
+        ((_, conf),) = runs_of(name)
+        sent = {field: conf[field] if isinstance(conf[field], str) else ",".join(conf[field]) for field in entered}
+        assert sent == entered, name
+        # Airflow's SQLite may be locked for the log's entry that the DAG is no longer paused.
+        assert [text for text in site.browser.complaints() if f"/api/v2/dags/{name}" not in text] == []
