@@ -263,19 +263,25 @@ def describe_topics(admin: AdminClient, topics: Collection[str], addresses: str)
     from confluent_kafka import TopicCollection
 
     out: dict[str, TopicInfo] = {}
-    names = sorted(topics)
-    for start in range(0, len(names), _DESCRIBE_BATCH):
-        batch = TopicCollection(names[start : start + _DESCRIBE_BATCH])
+    names, errors, deadline = sorted(topics), client_errors(admin), time.monotonic() + _TIMEOUT_S
+    while names:
+        batch = TopicCollection(names[:_DESCRIBE_BATCH])
         for name, future in admin.describe_topics(batch, request_timeout=_TIMEOUT_S).items():
             try:
-                description = await_result(admin, future, _TIMEOUT_S + 5)
+                out[name] = _topic_info(await_result(admin, future, _TIMEOUT_S + 5))
             except KafkaException as error:
-                if unwrap_error(error).code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-                    raise client_errors(admin).to_error(
+                code = unwrap_error(error).code()
+                if code == KafkaError._TRANSPORT and errors.has_answered and time.monotonic() < deadline:
+                    break  # the broker restarts: this request ends with its connection, the next one waits for another
+                if code not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+                    raise errors.to_error(
                         error, "while describing a topic", where=f"topic {name} at {addresses}"
                     ) from None
-                continue
-            out[name] = _topic_info(description)
+        else:
+            errors.note_answer()
+            names = names[_DESCRIBE_BATCH:]
+            continue
+        time.sleep(_MAX_POLL_INTERVAL_S)
     return out
 
 

@@ -11,7 +11,13 @@ from confluent_kafka import KafkaError, KafkaException
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkError
 from airflow_provider_mysql_cdc.cdc.sink import topics as asking
-from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, end_offsets_of_topics, last_offsets, topic_config
+from airflow_provider_mysql_cdc.cdc.sink.topics import (
+    describe_topics,
+    end_offsets,
+    end_offsets_of_topics,
+    last_offsets,
+    topic_config,
+)
 
 pytestmark = pytest.mark.quick
 
@@ -48,21 +54,25 @@ def test_nothing_is_asked_about_no_topic() -> None:
 class Behind(Admin):
     """Do not know a topic in the first answers, as a broker that has not heard of it yet."""
 
-    def __init__(self, unknown: int) -> None:
+    def __init__(self, unknown: int, code: int = KafkaError.UNKNOWN_TOPIC_OR_PART) -> None:
         super().__init__()
-        self.unknown = unknown
+        self.unknown, self._code = unknown, code
 
     def _answer(self, value: Any) -> Future[Any]:
         answer: Future[Any] = Future()
         self.unknown -= 1
         if self.unknown >= 0:
-            answer.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+            answer.set_exception(KafkaException(KafkaError(self._code)))
         else:
             answer.set_result(value)
         return answer
 
     def list_offsets(self, requests: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
         return {partition: self._answer(SimpleNamespace(offset=7)) for partition in requests}
+
+    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
+        found = SimpleNamespace(topic_id="id", partitions=[SimpleNamespace(replicas=[1])])
+        return {name: self._answer(found) for name in ("t", "u")}
 
     def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future[Any]]:
         return {resource: self._answer({"name": SimpleNamespace(value="value")}) for resource in resources}
@@ -82,3 +92,21 @@ def test_a_broker_that_has_not_heard_of_a_new_topic_is_asked_again(monkeypatch: 
         admin.unknown = 1000
         with pytest.raises(SinkError):
             ask()
+
+
+@pytest.mark.parametrize("has_answered", [True, False])
+def test_topics_are_described_again_while_a_broker_that_has_answered_restarts(
+    has_answered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no broker has ever answered, the addresses may be wrong, and nothing is waited for."""
+    monkeypatch.setattr(asking, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda seconds: None))
+    errors = SimpleNamespace(
+        has_answered=has_answered, note_answer=lambda: None, to_error=lambda *_, **__: SinkError("x")
+    )
+    monkeypatch.setattr(asking, "client_errors", lambda _: errors)
+    admin: Any = Behind(3, KafkaError._TRANSPORT)
+    if has_answered:
+        assert describe_topics(admin, ["t", "u"], "a").keys() == {"t", "u"}
+    else:
+        with pytest.raises(SinkError):
+            describe_topics(admin, ["t", "u"], "a")
