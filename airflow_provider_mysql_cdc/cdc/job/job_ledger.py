@@ -28,7 +28,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RecordTooLargeError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RecordsLostError, RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.formats.chain_writer import begin_batch, register_schemas, with_chain
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
@@ -40,6 +40,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import HistoryCache
 from airflow_provider_mysql_cdc.cdc.schema.statement_size import name_statement, statement_of_records
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import write_plain
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 
 MAX_TRANSACTION_RECORDS = 2000
@@ -429,6 +430,10 @@ class JobLedger:
             if error is None:
                 raise
             # The caller gets the error itself; it may be Kafka that is broken.
+            if isinstance(error, RecordsLostError):
+                # A producer whose records are gone may write there no more, and the next run must know.
+                with contextlib.suppress(CdcError):
+                    write_plain(self._cfg.kafka_settings(), [self.record(OUTCOME_KEY, outcome)])
 
     def required_topics(self, state: SchemaState) -> dict[str, TopicSpec]:
         """Return the topics of all captured tables, and those of schema changes and the like, with how to create them.

@@ -11,8 +11,9 @@ from kit.store_contract import plan
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError, FencedError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, FencedError, RecordsLostError, SinkError, StateError
 from airflow_provider_mysql_cdc.cdc.job import job_ledger
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 
 CFG = config()
 
@@ -62,6 +63,24 @@ def test_a_driver_that_was_taken_over_reports_that_and_no_other_error(
     with pytest.raises(FencedError, match="newer attempt") as caught:
         older.write_outcome(plan(), error=StateError("the connection is gone"))
     assert "the connection is gone" in caught.value.why and not caught.value.can_retry
+
+
+@pytest.mark.req("FAULT-01")
+def test_lost_records_are_noted_also_where_the_planner_may_write_no_more(
+    monkeypatch: pytest.MonkeyPatch, kafka: MemoryKafka
+) -> None:
+    job, written = memory_job(monkeypatch, CFG, kafka), list[SideRecord]()
+
+    def refuse(*_: object) -> None:
+        raise SinkError("the producer's records are gone")
+
+    monkeypatch.setattr(job, "commit", refuse)
+    monkeypatch.setattr(job_ledger, "write_plain", lambda _, records: written.extend(records))
+    job.write_outcome(plan(), error=StateError("the connection is gone"))
+    assert written == []
+    job.write_outcome(plan(), error=RecordsLostError("a marker is gone"))
+    [record] = written
+    assert (record.topic, record.key) == (CFG.ledger_topic, b"outcome") and b"a marker is gone" in (record.value or b"")
 
 
 def test_between_two_batches_the_ledger_is_read_once(monkeypatch: pytest.MonkeyPatch, kafka: MemoryKafka) -> None:
