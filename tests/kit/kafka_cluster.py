@@ -40,7 +40,7 @@ _SETTINGS = {
     "replica.lag.time.max.ms": "3000",
     "auto.leader.rebalance.enable": "false",
 }
-_WAIT_S = 60.0
+_WAIT_S = 120.0
 _CONTROLLER = re.compile(r"^(\S+) .*-heartbeat-channel-manager\]: Recorded new .* \(id: (\d+) ", re.MULTILINE)
 """What a node logs as soon as it knows another active controller: when, and which."""
 
