@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Self, TypeVar
 
 import msgspec
@@ -34,6 +35,8 @@ Count = Annotated[int, Meta(ge=0, le=INT64_MAX)]
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _REQUIRED: Any = object()
 _MAX_SHOWN = 60
+_PREPARED, _PREPARING = set[Any](), threading.RLock()
+"""Types that msgspec knows, and who may make it known one."""
 
 
 def damaged_record(why: str, where: str = "") -> DamagedRecordError:
@@ -207,12 +210,25 @@ def read_as(kind: type[T], data: object, path: str = "") -> T:
     Raises:
         DamagedRecordError: It is something else.
     """
+    if kind not in _PREPARED:
+        _prepare(kind)
     try:
         return msgspec.convert(data, kind, str_keys=True, dec_hook=_decode)
     except msgspec.ValidationError as error:
         raise _type_error(error, path) from None
     except UnicodeEncodeError:  # texts may have one, nothing else
         raise damaged_record(f"{path or 'it'}: half a surrogate pair stands where no text is expected") from None
+
+
+def _prepare(kind: Any) -> None:
+    """Let msgspec look at a type, and those inside, in one thread.
+
+    It shows what it knows of a class before that is complete, so two threads that meet a class first end the process
+    with a segmentation fault (msgspec 0.22).
+    """
+    with _PREPARING, suppress(msgspec.ValidationError):
+        msgspec.convert(None, kind, str_keys=True, dec_hook=_decode)
+    _PREPARED.add(kind)
 
 
 def _type_error(error: Exception, path: str) -> DamagedRecordError:

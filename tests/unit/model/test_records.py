@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import subprocess
+import sys
 import types
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -106,3 +108,31 @@ def test_each_damage_is_named_with_its_path() -> None:
 def test_a_text_that_utf8_cannot_write_is_carried_in_a_message() -> None:
     line = LogLine("a name: \ud800")
     assert LogLine.from_json(json.loads(json.dumps(line.to_json()))) == line
+
+
+FIRST_READS = """
+import sys, threading
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+sys.setswitchinterval(1e-6)
+together = threading.Barrier(8)
+def read():
+    for kind in (TableScan, JobSpec, Marker, BatchPlan, StoredState):
+        together.wait()
+        try:
+            kind.from_json({"v": 2, "epoch": 1})
+        except CdcError:
+            pass
+threads = [threading.Thread(target=read) for _ in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+"""
+
+
+def test_threads_may_read_a_kind_of_record_for_the_first_time_at_once() -> None:
+    """Writers are threads where Spark is not, and so are the streams of a fleet."""
+    for _ in range(3):
+        assert subprocess.run([sys.executable, "-c", FIRST_READS], check=False).returncode == 0
