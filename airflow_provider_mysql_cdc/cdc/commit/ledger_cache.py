@@ -49,20 +49,16 @@ class LedgerValues:
         values: Value by key, in the order of the topic; None for a key that was deleted since the first read.
         offsets: Offset of that record by key.
         last: The last record; None in an empty topic.
+        progress_end: The offset of the last record that says how far the stream is; 0 where there is none. It never
+            moves back in a topic that keeps its records: compaction keeps the last one of each of these keys, and one
+            is deleted behind a later plan, snapshot's record or outcome. A deletion itself does not count, because
+            compaction forgets it (``delete.retention.ms``).
     """
 
     values: dict[str, bytes | None] = field(default_factory=dict)
     offsets: dict[str, int] = field(default_factory=dict)
     last: TopicRecord | None = None
-
-    @property
-    def progress_end(self) -> int:
-        """The offset of the last record that says how far the stream is; 0 where there is none.
-
-        It never moves back in a topic that keeps its records: compaction keeps the last one of each of these keys, and
-        one that is deleted is followed by a plan, a snapshot's record or an outcome.
-        """
-        return max((offset for key, offset in self.offsets.items() if key.startswith(_PROGRESS)), default=0)
+    progress_end: int = 0
 
     def with_records(self, records: Iterable[TopicRecord]) -> LedgerValues:
         """Return the values after further records.
@@ -70,16 +66,16 @@ class LedgerValues:
         Args:
             records: The records in order.
         """
-        values, offsets, last = dict(self.values), dict(self.offsets), self.last
+        values, offsets, last, progress_end = dict(self.values), dict(self.offsets), self.last, self.progress_end
         for r in records:
             key = (r.key or b"").decode("utf-8", "replace")
             if key in values and values[key] is None:
-                del values[
-                    key
-                ]  # a key that is written again after its deletion comes last, so signals keep their order
+                del values[key]  # what is written again after its deletion comes last, so signals keep their order
             values[key], offsets[key] = r.value, r.offset
+            if r.value is not None and key.startswith(_PROGRESS):
+                progress_end = r.offset
             last = r
-        return LedgerValues(values, offsets, last)
+        return LedgerValues(values, offsets, last, progress_end)
 
 
 @dataclass(slots=True)

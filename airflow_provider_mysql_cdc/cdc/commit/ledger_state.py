@@ -100,6 +100,13 @@ class LedgerState:
         """Whether nothing was ever planned or written."""
         return self.plan is None and not self.markers and self.snapshot is None
 
+    @property
+    def newest_epoch(self) -> int:
+        """The newest epoch of any record; where records were lost, the plan's may be older. 0 where there is none."""
+        epochs = [marker.epoch for marker in self.markers.values()]
+        epochs += [0 if self.plan is None else self.plan.epoch, (self.outcome or {}).get("epoch", 0)]
+        return max(epochs)
+
     def marker(self, writer: int, epoch: int) -> Marker | None:
         """Return a writer's marker in this epoch, or None when it has committed nothing in it yet."""
         marker = self.markers.get(writer)

@@ -70,7 +70,7 @@ class JobLedger:
         self._native_counts = NativeCounts()
         self._table_counts: dict[str, int] = {}
         self._ends: dict[str, dict[str, Any]] = {}
-        self._ends_noted, self._ends_due = False, 0.0
+        self._ends_noted, self._ends_due, self._unnoted = False, 0.0, dict[str, int]()
         self._ledger = kafka_clients.ledger(cfg)
         self._ledger.ensure()
         self.schema_ids = SchemaIds(cfg, self._write, lambda: self.read(chunks=False))
@@ -206,12 +206,16 @@ class JobLedger:
         """
         earlier = [(topic, end) for topic, end in self._ends.items() if topic not in ends]
         self._ends, self._ends_noted = dict([*earlier, *ends.items()][-MAX_ENDS:]), True
-        self._ends_due = time.monotonic() + ENDS_INTERVAL_S
+        self._ends_due, self._unnoted = time.monotonic() + ENDS_INTERVAL_S, {}
 
-    @property
-    def ends_due(self) -> bool:
-        """Whether the ends of topics are to be noted again: a run of many batches does so once in a while."""
-        return time.monotonic() >= self._ends_due
+    def ends_due(self, counts: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the records by topic since ends were noted last; none where that was a moment ago in this run.
+
+        Args:
+            counts: Records by topic of the batch that has ended.
+        """
+        self._unnoted = add_counts(self._unnoted, counts)
+        return self._unnoted if time.monotonic() >= self._ends_due else {}
 
     def add_table_counts(self, tables: Mapping[str, int]) -> None:
         """Add the records of row events that the current batch has written; ``write_outcome`` writes the sum.

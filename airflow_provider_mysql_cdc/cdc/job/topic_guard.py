@@ -1,16 +1,13 @@
 """Check and create the topics that a batch writes, and check that ledger and schema history are the recorded,
 durable ones.
 
-Check and create the topics that a batch writes: their partition counts, and that they are the same as before.
+Topics of tables keep their partition counts, their ids and their ends. Those that get records are checked again before
+the records become visible (``drain.committer``) and when the batch is complete: a producer writes into a topic that was
+deleted and created again without an error, and what it had written before is gone.
 
-Those that get records are checked again before the records become visible (``drain.committer``) and when the batch
-is complete: a producer writes into a topic that was deleted and created again without an error, and what it had written
-before is gone.
-
-Check that the schema history is the topic that the stream has written, by Kafka's topic id in the ledger.
-
-A history that was deleted and created again, by hand or by a broker that creates topics automatically, is empty, so
-every table is unknown. Rows of unknown tables stop a drain, or are left out where the configuration says so.
+The schema history is told by Kafka's topic id in the ledger. One that was deleted and created again, by hand or by a
+broker that creates topics automatically, is empty, so every table is unknown. Rows of unknown tables stop a drain, or
+are left out where the configuration says so.
 """
 
 from __future__ import annotations
@@ -131,8 +128,8 @@ def note_topic_ends(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState, c
         ledger: Its content at the end of the batch.
         counts: Records by topic.
     """
-    if job.ends_due:
-        job.note_topic_ends(_topic_ends(cfg, ledger, counts))
+    if written := job.ends_due(counts):
+        job.note_topic_ends(_topic_ends(cfg, ledger, written))
 
 
 def _topic_ends(cfg: ConnectorConfig, ledger: LedgerState, counts: Mapping[str, int]) -> dict[str, dict[str, Any]]:

@@ -96,7 +96,7 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
             find_target = partial(_requested_offset, cfg, conn, to, stored, ledger_before)
             offset = find_target()
             plan = ledger_before.plan if ledger_before else None
-            epoch = max(stored.epoch if stored else 0, plan.epoch if plan else 0) + 1
+            epoch = max(stored.epoch if stored else 0, ledger_before.newest_epoch if ledger_before else 0) + 1
             if plan is not None and ledger_before is not None and not ledger_before.complete():
                 log(f"{plan.kind} {plan.epoch} ({plan.start} to {plan.end}, {plan.owner}) is discarded")
             drained = _drained_offset(stored, ledger_before)

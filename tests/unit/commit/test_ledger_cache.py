@@ -218,3 +218,13 @@ def test_of_two_streams_that_claim_at_the_same_moment_the_first_one_stays() -> N
     ]
     first.claim()
     assert first.peek().owner == "first" and len(kafka.committed("l")) == 3
+
+
+def test_a_deletion_that_compaction_forgets_is_not_how_far_the_stream_is() -> None:
+    """A stream that rests for days after a snapshot has lost nothing when the deletions of its chunks are gone."""
+    values = {"plan": b"1", "chunk/d.t/0": b"2", "snapshot": b"3", "chunk/d.t/1": None, "note": b"4"}
+    records = [TopicRecord(0, number, key.encode(), value) for number, (key, value) in enumerate(values.items())]
+    whole = LedgerValues().with_records(records)
+    compacted = LedgerValues().with_records([record for record in records if record.value is not None])
+    assert whole.progress_end == compacted.progress_end == 2
+    assert whole.with_records([TopicRecord(0, 9, b"writer/0", b"5")]).progress_end == 9

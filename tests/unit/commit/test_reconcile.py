@@ -330,3 +330,16 @@ def test_markers_whose_plan_the_ledger_lacks_are_not_taken_for_a_batch_that_has_
     found = replace(ledger(FIRST, 2), markers={0: marker(FIRST, 0), 1: marker(FIRST, 1), 2: marker(SECOND, 2)})
     with pytest.raises(RecordsLostError, match="ledger epoch 1, with a marker of epoch 2"):
         reconcile(pending(), found)
+
+
+def test_a_reset_goes_behind_every_epoch_that_is_left_of_lost_records() -> None:
+    """Also where the stored state was lost, or restored from before: its remedy must not lead back to the error."""
+    lost = {"epoch": SECOND.epoch, "error": RecordsLostError("records are gone").to_json(), "counts": {}}
+    for found in (
+        ledger(FIRST, 2, outcome=lost),
+        replace(ledger(FIRST, 2), markers={0: marker(FIRST, 0), 1: marker(SECOND, 1)}),
+    ):
+        assert found.newest_epoch == SECOND.epoch
+        after = replace(found, plan=reset_plan(found.newest_epoch + 1, END, "a person"))
+        assert_moved(reconcile(committed(FIRST), after), END, SECOND.epoch + 1)
+    assert LedgerState().newest_epoch == 0

@@ -344,7 +344,7 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
         create_topics=lambda specs: None,
         history_cache=HistoryCache(),
         add_table_counts=lambda tables: None,
-        ends_due=False,
+        ends_due=lambda counts: {},
         add_native_counts=lambda counts: None,
         native_counts=NativeCounts(),
         put=lambda key, value: None,
